@@ -1,0 +1,79 @@
+package clocks
+
+import (
+	"context"
+	"iter"
+	"sync"
+)
+
+// A Queue carries values, in order, from any number of goroutines to one.
+type Queue[T any] struct {
+	w      waiter
+	mu     sync.Mutex
+	items  []T
+	head   int
+	closed bool
+}
+
+// NewQueue returns an empty queue. The name is for messages.
+func NewQueue[T any](c Clock, name string) *Queue[T] {
+	return &Queue[T]{w: c.newWaiter(name)}
+}
+
+// Put appends x. It never waits. What is put after Close is dropped.
+func (q *Queue[T]) Put(x T) {
+	q.mu.Lock()
+	if !q.closed {
+		q.items = append(q.items, x)
+	}
+	q.mu.Unlock()
+	q.w.wake()
+}
+
+// Close says that no more values come.
+func (q *Queue[T]) Close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+	q.w.wake()
+}
+
+// Get waits for the next value. It returns false once the queue is closed and
+// empty, or ctx has ended.
+func (q *Queue[T]) Get(ctx context.Context) (x T, ok bool) {
+	for {
+		x, ok, closed := q.take()
+		if ok {
+			return x, true
+		}
+		if closed || q.w.wait(ctx) != nil {
+			return x, false
+		}
+	}
+}
+
+func (q *Queue[T]) take() (x T, ok, closed bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.head == len(q.items) {
+		return x, false, q.closed
+	}
+	var none T
+	x, q.items[q.head] = q.items[q.head], none
+	q.head++
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	return x, true, q.closed
+}
+
+// All yields the values as they come, as Get returns them.
+func (q *Queue[T]) All(ctx context.Context) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for {
+			if x, ok := q.Get(ctx); !ok || !yield(x) {
+				return
+			}
+		}
+	}
+}

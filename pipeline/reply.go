@@ -1,0 +1,237 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"firstsound/clocks"
+	"firstsound/clocks/trace"
+	"firstsound/llm"
+)
+
+// A reply is the work on one answer: what the agent does, what the model
+// writes, what the synthesizer says. A turn may begin several and throw all but
+// one away.
+type reply struct {
+	t           *turn
+	text        string // the transcript that it answers
+	causes      []trace.Ref
+	speculative bool // begun before the turn was committed
+	ctx         context.Context
+	cancelCtx   context.CancelCauseFunc
+	gate        *clocks.Queue[trace.Ref] // the turn's commit, before which nothing is spoken
+	pieces      *clocks.Queue[piece]
+	prompt      prompt
+	spoken      []entry // the user's words, and what tools said
+	firstSend   trace.Ref
+	sentAt      time.Duration
+	tokens      atomic.Int64 // of output, so far
+	failKind    string       // set before pieces is closed
+	failure     error
+	voice       voice
+	answering   atomic.Bool // the answer's sound is there
+}
+
+// A piece is a part of the answer that is spoken in one go.
+type piece struct {
+	text string
+	ref  trace.Ref // when it was cut out: of the first one
+}
+
+func (t *turn) newReply(text string, causes ...trace.Ref) *reply {
+	r := &reply{t: t, text: text, causes: causes,
+		gate:   clocks.NewQueue[trace.Ref](t.c.Clock, "the turn to be committed"),
+		pieces: clocks.NewQueue[piece](t.c.Clock, "something to say")}
+	r.voice = voice{r: r, sound: trace.FirstSound}
+	r.ctx, r.cancelCtx = clocks.WithCancel(t.ctx, t.c.Clock)
+	return r
+}
+
+func (r *reply) start() {
+	r.t.g.Go("agent and model", func() error {
+		r.failKind, r.failure = r.think(r.ctx)
+		r.pieces.Close()
+		return nil
+	})
+	r.t.g.Go("synthesizer", func() error {
+		err := r.voice.speak(r.ctx, r.pieces, r.gate)
+		kind := "tts"
+		if r.failure != nil {
+			kind, err = r.failKind, r.failure
+		}
+		if r.ctx.Err() != nil { // cut off: no failure
+			err = nil
+		}
+		r.t.inbox.Put(event{kind: evReplyOver, reply: r, setting: kind, err: err})
+		return nil
+	})
+}
+
+// cancel ends the work.
+func (r *reply) cancel(cause error) {
+	thrownAway := errors.Is(cause, ErrDiscarded) || errors.Is(cause, ErrResumed)
+	if thrownAway && r.firstSend != trace.None && r.ctx.Err() == nil {
+		r.t.rec.Record(trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMDiscarded, Causes: []trace.Ref{r.firstSend},
+			Attempt: int(r.t.llmAttempts.Load()),
+			Attrs:   []trace.Attr{{Key: trace.AttrTokens, Int: r.tokens.Load()}, {Key: trace.AttrError, Text: cause.Error()}}})
+	}
+	r.cancelCtx(cause)
+}
+
+// adopt makes a speculative reply the answer.
+func (r *reply) adopt() {
+	if !r.speculative {
+		return
+	}
+	r.speculative = false
+	e := trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMAdopted, Causes: []trace.Ref{r.t.turnEnd}}
+	if r.firstSend != trace.None {
+		e.Attrs = []trace.Attr{{Key: trace.AttrSaved, Int: int64(r.t.c.Clock.Now() - r.sentAt)}}
+	}
+	r.t.rec.Record(e)
+}
+
+// heardText returns as much of the answer as was played, by time.
+func (r *reply) heardText() string {
+	said := strings.Join(r.voice.texts, " ")
+	played, all := r.voice.playback.Played, r.voice.audio
+	if all == 0 || r.voice.playback.Played == 0 {
+		return ""
+	}
+	if played >= all {
+		return said
+	}
+	runes := []rune(said)
+	return string(runes[:int64(len(runes))*int64(played)/int64(all)])
+}
+
+// think does the agent's work and asks the model, as often as it calls tools.
+func (r *reply) think(ctx context.Context) (kind string, err error) {
+	if prev := r.t.prev; prev != nil {
+		prev.done.Get(ctx) // its last words belong into the history
+	}
+	cause, extra, err := r.work(ctx)
+	if err != nil {
+		return "agent", err
+	}
+	r.spoken = []entry{{llm.Message{Role: llm.User, Content: r.text}, 0}}
+	if extra.tokens > 0 {
+		r.spoken = append([]entry{extra}, r.spoken...)
+	}
+	for i := range r.spoken {
+		if r.spoken[i].tokens == 0 {
+			r.spoken[i].tokens = llm.EstimateTokens(r.spoken[i].Content)
+		}
+	}
+	for round := 1; ; round++ {
+		r.prompt = r.t.c.history.prompt(r.spoken)
+		calls, end, err := r.ask(ctx, cause, round)
+		if err != nil {
+			return "llm", err
+		}
+		if len(calls) == 0 {
+			return "", nil
+		}
+		if round == maxRounds {
+			return "llm", fmt.Errorf("the model called tools %d times and never answered", maxRounds)
+		}
+		if cause, err = r.callTools(ctx, end, round, calls); err != nil {
+			return "agent", err
+		}
+	}
+}
+
+// maxRounds bounds how often a model may call tools before it answers.
+const maxRounds = 8
+
+// work does the agent's steps. It returns the mark of their end, or those that
+// the reply waits for where there are no steps, and what the steps found.
+func (r *reply) work(ctx context.Context) ([]trace.Ref, entry, error) {
+	steps := r.t.c.Agent.Steps
+	if len(steps) == 0 {
+		return r.causes, entry{}, nil
+	}
+	start := r.t.rec.Mark(trace.AgentStart, r.causes...)
+	ends, results, err := r.doSteps(ctx, start, steps, r.t.c.Agent.Parallel, func(int) string { return r.text }, 1)
+	if err != nil {
+		return nil, entry{}, err
+	}
+	end := r.t.rec.Mark(trace.AgentEnd, ends...)
+	found := entry{Message: llm.Message{Role: llm.System}}
+	for _, res := range results {
+		found.Content += res.text
+		found.tokens += res.tokens
+	}
+	return []trace.Ref{end}, found, nil
+}
+
+type stepResult struct {
+	text   string
+	tokens int
+}
+
+// doSteps does steps one after the other, or all at once, after the mark start.
+// It returns the marks that their end waits for.
+func (r *reply) doSteps(ctx context.Context, start trace.Ref, steps []Named[Step], parallel bool, request func(int) string, n int) ([]trace.Ref, []stepResult, error) {
+	results := make([]stepResult, len(steps))
+	if !parallel || len(steps) == 1 {
+		for i, s := range steps {
+			var err error
+			if start, err = r.doStep(ctx, start, s, request(i), n, &results[i]); err != nil {
+				return nil, nil, err
+			}
+		}
+		return []trace.Ref{start}, results, nil
+	}
+	ends := make([]trace.Ref, len(steps))
+	g, ctx := clocks.NewGroup(ctx, r.t.c.Clock)
+	for i, s := range steps {
+		g.Go(s.Name, func() (err error) {
+			ends[i], err = r.doStep(ctx, start, s, request(i), n, &results[i])
+			return err
+		})
+	}
+	return ends, results, g.Wait()
+}
+
+func (r *reply) doStep(ctx context.Context, cause trace.Ref, s Named[Step], request string, n int, result *stepResult) (trace.Ref, error) {
+	clock := r.t.c.Clock
+	name := []trace.Attr{{Key: trace.AttrStep, Text: s.Name}}
+	start := r.t.rec.Record(trace.Event{At: clock.Now(), Mark: trace.StepStart, Causes: []trace.Ref{cause}, Attempt: n, Attrs: name})
+	text, tokens, err := s.Use.Do(ctx, r.t.id, n, request)
+	if err != nil {
+		return trace.None, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	*result = stepResult{text, tokens}
+	return r.t.rec.Record(trace.Event{At: clock.Now(), Mark: trace.StepEnd, Causes: []trace.Ref{start},
+		Stage: trace.AgentStep(s.Name), Attempt: n, Attrs: name}), nil
+}
+
+// callTools calls the tools that the model asked for, all at once, and adds
+// calls and results to the conversation.
+func (r *reply) callTools(ctx context.Context, cause trace.Ref, round int, calls []llm.ToolCall) ([]trace.Ref, error) {
+	steps := make([]Named[Step], len(calls))
+	for i, call := range calls {
+		for _, tool := range r.t.c.Agent.Tools {
+			if tool.Name == call.Name {
+				steps[i] = tool
+			}
+		}
+		if steps[i].Use == nil {
+			return nil, fmt.Errorf("the model called %q, and there is no such tool", call.Name)
+		}
+	}
+	ends, results, err := r.doSteps(ctx, cause, steps, true, func(i int) string { return calls[i].Arguments }, round)
+	if err != nil {
+		return nil, err
+	}
+	r.spoken = append(r.spoken, entry{llm.Message{Role: llm.Assistant, ToolCalls: calls}, 20 * len(calls)})
+	for i, res := range results {
+		r.spoken = append(r.spoken, entry{llm.Message{Role: llm.Result, Content: res.text, ToolCallID: calls[i].ID}, res.tokens})
+	}
+	return ends, nil
+}

@@ -1,0 +1,539 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"firstsound/asr"
+	"firstsound/audio"
+	"firstsound/clocks"
+	"firstsound/clocks/trace"
+)
+
+// Why work for a turn ends early: the causes of its contexts.
+var (
+	ErrBargeIn   = errors.New("the user spoke into the answer")
+	ErrResumed   = errors.New("the user went on speaking")
+	ErrDiscarded = errors.New("the transcript changed")
+	ErrTimeout   = errors.New("nothing came in time")
+	errOver      = errors.New("the turn is over")
+)
+
+// A turn hears one utterance and answers it. All that happens to it comes
+// through one inbox, in order, to one goroutine.
+type turn struct {
+	c      *conversation
+	id     trace.ID
+	rec    *trace.Turn
+	say    Say
+	prev   *turn
+	inbox  *clocks.Queue[event]
+	done   *clocks.Queue[struct{}] // closed when the turn is closed
+	ctx    context.Context
+	g      *clocks.Group
+	began  time.Duration // when the recording began to leave the microphone
+	speech audio.Speech
+
+	// What has been heard:
+	speechStart, speechEnd, heard trace.Ref
+	vadStart, stop                trace.Ref // the first start, the last stop
+	stopOffset                    time.Duration
+	speaking                      bool
+	pauses                        int
+	finals                        []string
+	partial                       string
+	partialRef, finalRef          trace.Ref
+	finalize                      *clocks.Queue[struct{}]
+	mustFinalize                  atomic.Bool
+
+	// What follows from it. A timer or a judgement that belongs to an earlier
+	// generation is stale: the user has spoken since.
+	generation int
+	committed  bool
+	turnEnd    trace.Ref
+	commitAt   time.Duration
+	asrGivenUp trace.Ref
+
+	reply       *reply
+	sounded     bool // the answer, not a filler
+	replyOver   bool
+	failed      bool
+	heardText   string // what was heard of the answer
+	promptSent  int
+	spoken      []entry // this turn, as history will have it
+	llmAttempts atomic.Int32
+	ttsAttempts atomic.Int32
+}
+
+// An event is something that happened to a turn.
+type event struct {
+	kind       eventKind
+	at         time.Duration
+	generation int
+	activity   audio.Activity
+	result     asr.Result
+	cause      trace.Ref
+	setting    string
+	yes        bool
+	err        error
+	reply      *reply
+}
+
+type eventKind int
+
+const (
+	evSpeechStart eventKind = iota
+	evSpeechEnd
+	evHeard
+	evVAD
+	evASR
+	evASREnd
+	evDecision
+	evDelay
+	evASRTimeout
+	evGiveUp
+	evFiller
+	evSound
+	evReplyOver
+	evInterrupt
+	evListenFailed
+)
+
+func (c *conversation) newTurn(n int, say Say, prev *turn) *turn {
+	id := trace.ID{Session: c.Session, Turn: n}
+	return &turn{
+		c: c, id: id, say: say, prev: prev,
+		rec:      c.Recorder.Open(id),
+		inbox:    clocks.NewQueue[event](c.Clock, "its inbox"),
+		done:     clocks.NewQueue[struct{}](c.Clock, "the turn before to end"),
+		finalize: clocks.NewQueue[struct{}](c.Clock, "the speech to stop"),
+	}
+}
+
+// run plays the turn to its end.
+func (t *turn) run(ctx context.Context) {
+	t.g, t.ctx = clocks.NewGroup(trace.NewContext(ctx, t.rec), t.c.Clock)
+	t.open()
+	t.listen()
+	for !t.over() {
+		e, ok := t.inbox.Get(t.ctx)
+		if !ok {
+			break
+		}
+		t.handle(e)
+	}
+	t.g.Cancel(errOver)
+	t.g.Wait()
+	if ctx.Err() == nil {
+		t.close()
+	}
+	t.done.Close()
+	t.c.news.Put(news{turn: t, kind: newsOver})
+	t.prev = nil // or a long call would keep all its turns
+}
+
+func (t *turn) open() {
+	u := t.say.Utterance
+	attrs := append([]trace.Attr{
+		{Key: trace.AttrRequest, Text: t.say.RequestID},
+		{Key: trace.AttrUtterance, Text: u.ID},
+		{Key: trace.AttrBounds, Text: u.Bounds},
+	}, t.say.Attrs...)
+	if t.say.Warmup {
+		attrs = append(attrs, trace.Attr{Key: trace.AttrWarmup, Int: 1})
+	}
+	t.began = t.c.Clock.Now()
+	t.rec.Record(trace.Event{At: t.began, Mark: trace.TurnOpened, Attrs: attrs})
+}
+
+func (t *turn) close() {
+	t.c.remember(t.spoken, t.heardText, t.promptSent)
+	t.rec.Mark(trace.TurnClosed)
+}
+
+// over says whether nothing more can come of the turn. A turn ends after its
+// utterance, however early the answer came.
+func (t *turn) over() bool { return t.replyOver && t.speechEnd != trace.None }
+
+// listen starts all that listens to the utterance.
+func (t *turn) listen() {
+	clock, u := t.c.Clock, t.say.Utterance
+	t.speech = t.c.Line.Say(t.id, u)
+	t.put(t.began+u.Start, event{kind: evSpeechStart})
+	t.put(t.began+u.End, event{kind: evSpeechEnd})
+	t.put(t.began+u.Sound.Duration()+t.c.Turn.MaxDelay+t.c.ASRTimeout, event{kind: evGiveUp})
+	t.g.Go("line", func() error {
+		at, err := t.speech.Await(t.ctx, u.End)
+		return t.post(event{kind: evHeard, at: at, err: err})
+	})
+	if t.c.VAD != nil {
+		t.g.Go("vad", func() error {
+			for a, err := range t.c.VAD.Listen(t.ctx, t.id, t.speech) {
+				t.post(event{kind: evVAD, at: a.At, activity: a, err: err})
+			}
+			return nil
+		})
+	}
+	t.g.Go("asr", func() error {
+		req := asr.Request{ID: t.id, RequestID: t.say.RequestID, Attempt: 1, Language: u.Language, Finalize: func(ctx context.Context) error {
+			t.mustFinalize.Store(true)
+			if _, ok := t.finalize.Get(ctx); !ok {
+				return context.Cause(ctx)
+			}
+			return nil
+		}}
+		var failed error
+		for res, err := range t.c.ASR.Recognize(t.ctx, req, t.speech) {
+			if failed = err; err == nil {
+				t.post(event{kind: evASR, at: res.At, result: res})
+			}
+		}
+		return t.post(event{kind: evASREnd, at: clock.Now(), err: failed})
+	})
+}
+
+// post puts e into the inbox; a failure of a listener that ended because the
+// turn is over is none.
+func (t *turn) post(e event) error {
+	if t.ctx.Err() == nil {
+		if e.err != nil && (e.kind == evHeard || e.kind == evVAD) {
+			e.kind = evListenFailed
+		}
+		t.inbox.Put(e)
+	}
+	return nil
+}
+
+// put posts e at a time to come.
+func (t *turn) put(at time.Duration, e event) {
+	e.at = at
+	t.c.Clock.At(at, func() { t.inbox.Put(e) })
+}
+
+func (t *turn) handle(e event) {
+	switch e.kind {
+	case evSpeechStart:
+		t.speechStart = t.mark(e.at, trace.SpeechStart)
+	case evSpeechEnd:
+		t.speechEnd = t.mark(e.at, trace.SpeechEnd)
+	case evHeard:
+		if t.speechEnd == trace.None { // on a line without any delay
+			t.handle(event{kind: evSpeechEnd, at: t.began + t.say.Utterance.End})
+		}
+		t.heard = t.mark(e.at, trace.SpeechHeard, t.speechEnd)
+	case evVAD:
+		if e.activity.Speech {
+			t.vadStarted(e)
+		} else {
+			t.vadStopped(e)
+		}
+	case evASR:
+		t.recognized(e)
+	case evASREnd:
+		t.asrEnded(e)
+	case evDecision:
+		t.judged(e)
+	case evDelay:
+		if e.generation == t.generation {
+			ref := t.rec.Record(trace.Event{At: e.at, Mark: trace.TurnDelay, Causes: []trace.Ref{e.cause}, Setting: e.setting})
+			t.commit(e.yes, t.stop, ref)
+		}
+	case evASRTimeout:
+		t.asrTimedOut(e)
+	case evGiveUp:
+		t.giveUp(e)
+	case evFiller:
+		if t.reply == e.reply && !t.sounded {
+			e.reply.startFiller()
+		}
+	case evSound:
+		if t.reply == e.reply && !t.sounded {
+			t.sounded = true
+			t.c.news.Put(news{turn: t, kind: newsSound, after: e.at})
+		}
+	case evReplyOver:
+		t.replied(e)
+	case evInterrupt:
+		t.interrupted(e)
+	case evListenFailed:
+		t.fail("line", e.err)
+	}
+}
+
+func (t *turn) mark(at time.Duration, m trace.Mark, causes ...trace.Ref) trace.Ref {
+	return t.rec.Record(trace.Event{At: at, Mark: m, Causes: causes})
+}
+
+func (t *turn) vadStarted(e event) {
+	t.speaking = true
+	t.generation++
+	if t.vadStart == trace.None {
+		t.vadStart = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStart, Causes: []trace.Ref{t.speechStart}, Setting: e.activity.Setting})
+		if t.prev != nil {
+			t.prev.inbox.Put(event{kind: evInterrupt, at: t.began + t.say.Utterance.Start})
+		}
+		return
+	}
+	t.mark(e.at, trace.VADResumed, t.stop)
+	switch {
+	case t.replyOver:
+	case t.sounded:
+		t.reply.cancel(ErrBargeIn)
+	default:
+		t.drop(ErrResumed)
+	}
+}
+
+// drop takes back the commit, and throws the reply away that has begun: the
+// user goes on.
+func (t *turn) drop(cause error) {
+	if t.committed {
+		t.mark(t.c.Clock.Now(), trace.TurnDropped, t.turnEnd)
+		t.committed, t.turnEnd, t.asrGivenUp = false, trace.None, trace.None
+	}
+	if t.reply != nil {
+		t.reply.cancel(cause)
+		t.reply = nil
+	}
+}
+
+func (t *turn) vadStopped(e event) {
+	t.speaking = false
+	t.generation++
+	t.pauses++
+	t.stopOffset = e.activity.Offset
+	t.stop = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStop, Causes: []trace.Ref{t.heard}, Setting: e.activity.Setting})
+	t.finalize.Put(struct{}{})
+	if t.c.Turn.Server {
+		return
+	}
+	detector := t.c.Turn.Detector
+	if detector == nil {
+		t.decided(e.at, t.stop)
+		return
+	}
+	p := Pause{ID: t.id, Number: t.pauses, Offset: t.stopOffset, Text: t.text(), Speech: t.speech}
+	generation := t.generation
+	t.g.Go("turn detector", func() error {
+		yes, err := detector.Finished(t.ctx, p)
+		return t.post(event{kind: evDecision, at: t.c.Clock.Now(), generation: generation, yes: yes, err: err})
+	})
+}
+
+// judged takes the turn detector's word. One that fails counts as one that
+// says that the user has finished.
+func (t *turn) judged(e event) {
+	if e.generation != t.generation {
+		return
+	}
+	ev := trace.Event{At: e.at, Mark: trace.TurnDecision, Causes: []trace.Ref{t.stop}}
+	if e.err != nil {
+		ev.Attrs = []trace.Attr{{Key: trace.AttrError, Text: e.err.Error()}}
+	}
+	waits := !e.yes && e.err == nil && t.c.Turn.MaxDelay > 0
+	if waits {
+		ev.Attrs = []trace.Attr{{Key: trace.AttrWaits, Int: 1}}
+	}
+	ref := t.rec.Record(ev)
+	if !waits {
+		t.decided(e.at, ref)
+		return
+	}
+	t.put(t.c.Clock.Now()+t.c.Turn.MaxDelay, event{kind: evDelay, generation: t.generation, cause: ref, yes: true,
+		setting: "turn.max_delay=" + t.c.Turn.MaxDelay.String()})
+}
+
+// decided commits the turn, once the minimum delay has passed too.
+func (t *turn) decided(at time.Duration, decision trace.Ref) {
+	from, cause := at, decision
+	if !t.c.Turn.Add && t.stop != trace.None {
+		from, cause = t.began+t.stopOffset, t.heard
+	}
+	due := from + t.c.Turn.MinDelay
+	if t.c.Turn.MinDelay == 0 || due <= t.c.Clock.Now() {
+		t.commit(false, decision)
+		return
+	}
+	t.put(due, event{kind: evDelay, generation: t.generation, cause: cause, setting: "turn.min_delay=" + t.c.Turn.MinDelay.String()})
+}
+
+func (t *turn) commit(forced bool, causes ...trace.Ref) {
+	if t.committed {
+		return
+	}
+	t.committed = true
+	t.commitAt = t.c.Clock.Now()
+	e := trace.Event{At: t.commitAt, Mark: trace.TurnEnd, Causes: causes}
+	if forced {
+		e.Attrs = []trace.Attr{{Key: trace.AttrForced, Int: 1}}
+	}
+	t.turnEnd = t.rec.Record(e)
+	if t.finalRef == trace.None && t.c.ASRTimeout > 0 {
+		t.put(t.commitAt+t.c.ASRTimeout, event{kind: evASRTimeout, generation: t.generation, cause: t.turnEnd})
+	}
+	t.answer()
+}
+
+// text returns what has been understood so far.
+func (t *turn) text() string {
+	text := strings.Join(t.finals, " ")
+	if t.finalRef == trace.None && t.partial != "" {
+		text = strings.TrimSpace(text + " " + t.partial)
+	}
+	return text
+}
+
+func (t *turn) recognized(e event) {
+	switch e.result.Kind {
+	case asr.Partial:
+		t.partial = e.result.Text
+		if t.partialRef == trace.None {
+			t.partialRef = t.mark(e.at, trace.ASRPartial, t.speechStart)
+		}
+		if t.c.Turn.Preemptive == PreemptPartial && t.stop != trace.None && !t.speaking && !t.committed {
+			t.speculate(t.partialRef)
+		}
+	case asr.Final:
+		t.finals = append(t.finals, e.result.Text)
+		causes := []trace.Ref{t.heard}
+		if t.mustFinalize.Load() {
+			causes = append(causes, t.stop)
+		}
+		t.finalRef = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRFinal, Causes: causes,
+			Attrs: []trace.Attr{{Key: trace.AttrText, Text: e.result.Text}}})
+		switch {
+		case t.sounded || t.asrGivenUp != trace.None: // too late to change the answer
+		case t.committed:
+			t.answer()
+		case t.c.VAD == nil && !t.c.Turn.Server:
+			t.decided(e.at, t.finalRef)
+		case t.c.Turn.Preemptive == PreemptFinal || t.c.Turn.Preemptive == PreemptPartial:
+			t.speculate(t.finalRef)
+		}
+	case asr.Endpoint:
+		ref := t.mark(e.at, trace.ASREndpoint, t.heard)
+		if t.c.Turn.Server {
+			t.generation++
+			t.decided(e.at, ref)
+		}
+	}
+}
+
+func (t *turn) asrEnded(e event) {
+	switch {
+	case e.err != nil:
+		t.fail("asr", e.err)
+	case t.finalRef == trace.None:
+		t.fail("asr", errors.New("the recognizer ended without a final transcript"))
+	}
+}
+
+// asrTimedOut gives up the wait for a final transcript.
+func (t *turn) asrTimedOut(e event) {
+	if e.generation != t.generation || !t.committed || t.finalRef != trace.None {
+		return
+	}
+	if t.partial == "" {
+		t.fail("asr_timeout", fmt.Errorf("no transcript within %v of the turn's end: %w", t.c.ASRTimeout, ErrTimeout))
+		return
+	}
+	t.asrGivenUp = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRTimeout, Causes: []trace.Ref{e.cause},
+		Setting: "asr.timeout=" + t.c.ASRTimeout.String()})
+	t.answer()
+}
+
+// giveUp ends a turn that nobody ever committed.
+func (t *turn) giveUp(e event) {
+	if t.committed || t.speaking && t.heard == trace.None {
+		return
+	}
+	if t.reply != nil {
+		t.reply.cancel(ErrDiscarded)
+		t.reply = nil
+	}
+	t.replyOver = true
+}
+
+// speculate asks the model before the turn is committed.
+func (t *turn) speculate(cause trace.Ref) {
+	text := t.text()
+	if text == "" || t.reply != nil && t.reply.text == text {
+		return
+	}
+	if t.reply != nil {
+		t.reply.cancel(ErrDiscarded)
+	}
+	t.reply = t.newReply(text, cause)
+	t.reply.speculative = true
+	t.reply.start()
+}
+
+// answer begins the answer, or adopts the one that was begun on speculation,
+// once the turn is committed and its transcript is known.
+func (t *turn) answer() {
+	if t.replyOver || t.finalRef == trace.None && t.asrGivenUp == trace.None {
+		return
+	}
+	text := t.text()
+	if strings.TrimSpace(text) == "" { // nothing was said, as far as anybody knows
+		t.replyOver = true
+		return
+	}
+	if r := t.reply; r != nil && r.text != text {
+		r.cancel(ErrDiscarded)
+		t.reply = nil
+	}
+	if t.reply == nil {
+		t.reply = t.newReply(text, t.turnEnd, t.finalRef, t.asrGivenUp)
+		t.reply.start()
+	} else {
+		t.reply.adopt()
+	}
+	t.reply.gate.Put(t.turnEnd)
+	if t.c.Agent.Filler != "" {
+		t.put(t.commitAt+t.c.Agent.FillerAfter, event{kind: evFiller, reply: t.reply})
+	}
+}
+
+// replied ends the turn with its reply.
+func (t *turn) replied(e event) {
+	if t.reply != e.reply {
+		return // thrown away long ago
+	}
+	t.replyOver = true
+	t.spoken, t.promptSent = e.reply.spoken, e.reply.prompt.tokens
+	t.heardText = e.reply.heardText()
+	if e.err != nil {
+		t.fail(e.setting, e.err)
+	}
+}
+
+// interrupted ends the answer because the caller speaks into it.
+func (t *turn) interrupted(e event) {
+	if t.replyOver || t.over() {
+		return
+	}
+	t.mark(e.at, trace.BargeIn)
+	if t.reply == nil {
+		t.replyOver = true
+		return
+	}
+	t.reply.cancel(ErrBargeIn)
+}
+
+// fail records why the turn cannot be answered, and ends it.
+func (t *turn) fail(kind string, err error) {
+	if t.failed {
+		return
+	}
+	t.failed, t.replyOver = true, true
+	t.rec.Record(trace.Event{At: t.c.Clock.Now(), Mark: trace.TurnFailed, Attrs: []trace.Attr{
+		{Key: trace.AttrKind, Text: kind}, {Key: trace.AttrError, Text: err.Error()}}})
+	if t.reply != nil {
+		t.reply.cancel(err)
+	}
+}

@@ -18,8 +18,9 @@ type Request struct {
 	Language  string   // "en", "zh"; empty if not known
 
 	// Finalize waits until the listener believes that the speech is over. A
-	// recognizer whose service must be told so tells it then. Nil if nobody
-	// will say. It returns an error if ctx ends first.
+	// recognizer whose service must be told so tells it then. The user may go on
+	// all the same: called again, it waits for the next time. Nil if nobody will
+	// say. It returns an error if ctx ends first.
 	Finalize func(ctx context.Context) error
 }
 
@@ -27,7 +28,7 @@ type Request struct {
 type Kind int
 
 const (
-	Partial  Kind = iota // Text is what has been understood so far, and may still change
+	Partial  Kind = iota // Text is what has been understood since the last Final, and may still change
 	Final                // Text is the transcript since the last Final, and does not change any more
 	Endpoint             // the service says that the user has finished; Text is empty
 )
@@ -43,8 +44,9 @@ type Result struct {
 // A Recognizer turns speech into text.
 type Recognizer interface {
 	// Recognize listens to one utterance as it arrives, and yields results as
-	// they form, the last Final at the end. It yields an error last, if there is
-	// one, in the service's own words. It stops early if the caller stops the
+	// they form, a Final at the end; only an Endpoint may come after the last one.
+	// It yields an error last, if there is one, in the service's own words; if ctx
+	// ends, an error that wraps its cause. It stops early if the caller stops the
 	// iteration or ctx ends; all that it started has ended when it returns.
 	Recognize(ctx context.Context, req Request, speech audio.Speech) iter.Seq2[Result, error]
 }

@@ -46,13 +46,14 @@ type Clock interface {
 // An Alarm is a call that At has arranged. The zero Alarm was never set.
 type Alarm struct {
 	virtual *target
+	seq     uint64 // of virtual, which may have been used again since
 	real    *time.Timer
 }
 
 // Stop drops the call if it has not begun. It may be called more than once.
 func (a Alarm) Stop() {
-	if a.virtual != nil {
-		a.virtual.seq = 0
+	if a.virtual != nil && a.virtual.seq == a.seq {
+		a.virtual.seq, a.virtual.f = 0, nil
 	}
 	if a.real != nil {
 		a.real.Stop()

@@ -27,7 +27,11 @@ func (s *scope) Value(key any) any {
 	return s.Context.Value(key)
 }
 
+// scopeOf returns the scope that ctx ends with, or nil if it never ends.
 func scopeOf(ctx context.Context) *scope {
+	if ctx.Done() == nil { // of context.WithoutCancel, the scope is not its own
+		return nil
+	}
 	s, _ := ctx.Value(scopeKey{}).(*scope)
 	return s
 }

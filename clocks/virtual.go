@@ -22,6 +22,7 @@ type Virtual struct {
 	ready    []*process // run queue, from head on
 	head     int
 	running  *process
+	spare    []*target // of callbacks that are over
 	released bool
 	live     int        // processes that have not ended
 	all      []*process // all there ever were: they are used again
@@ -112,9 +113,15 @@ func (v *Virtual) SleepUntil(ctx context.Context, t time.Duration) error {
 
 // At calls f once the clock shows t.
 func (v *Virtual) At(t time.Duration, f func()) Alarm {
-	a := &target{f: f}
+	var a *target
+	if n := len(v.spare); n > 0 {
+		a, v.spare = v.spare[n-1], v.spare[:n-1]
+	} else {
+		a = new(target)
+	}
+	a.f = f
 	v.arm(a, t)
-	return Alarm{virtual: a}
+	return Alarm{virtual: a, seq: a.seq}
 }
 
 func (v *Virtual) arm(a *target, t time.Duration) {
@@ -201,17 +208,29 @@ func (v *Virtual) Run(ctx context.Context) error {
 			}
 			return v.stuck()
 		}
-		if t.to.seq != t.seq {
-			continue // stopped, or its process was woken by something else
+		a := t.to
+		if a.seq != t.seq { // stopped, or its process was woken by something else
+			v.recycle(a)
+			continue
 		}
 		v.now = t.at
 		v.events++
-		t.to.seq = 0
-		if t.to.p != nil {
-			v.makeReady(t.to.p)
-		} else {
-			t.to.f()
+		if a.p != nil {
+			v.makeReady(a.p)
+			continue
 		}
+		f := a.f
+		a.seq, a.f = 0, nil
+		v.recycle(a)
+		f()
+	}
+}
+
+// recycle keeps the target of a callback for the next one. A callback has one
+// timer in the heap, and that has just left it.
+func (v *Virtual) recycle(a *target) {
+	if a.p == nil {
+		v.spare = append(v.spare, a)
 	}
 }
 

@@ -99,7 +99,8 @@ type Delta struct {
 // A Model continues a conversation.
 type Model interface {
 	// Generate yields the answer piece by piece, as the model produces it, and
-	// an error last, if there is one, in the service's own words. It makes one
+	// an error last, if there is one, in the service's own words; if ctx
+	// ends, one that wraps its cause. It makes one
 	// attempt: a retry is the caller's. It stops early if the caller stops the
 	// iteration or ctx ends; all that it started has ended when it returns.
 	Generate(ctx context.Context, req Request) iter.Seq2[Delta, error]

@@ -39,7 +39,7 @@ type Synthesizer interface {
 	// Speak takes pieces of text (sentences, clauses) as they come and yields
 	// their speech, in order, as it arrives: each piece is flushed, it does not
 	// wait for the next one. It yields an error last, if there is one, in the
-	// service's own words. It stops early if the caller stops the iteration or
+	// service's own words; if ctx ends, one that wraps its cause. It stops early if the caller stops the iteration or
 	// ctx ends; all that it started has ended when it returns.
 	Speak(ctx context.Context, req Request, text iter.Seq[string]) iter.Seq2[Chunk, error]
 }

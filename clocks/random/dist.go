@@ -177,6 +177,10 @@ func (d Dist) Draw(s *Source) time.Duration {
 	return time.Duration(math.Round(ns))
 }
 
+// Quantile returns the p-quantile, with p in (0, 1), rounded to a nanosecond. A
+// normal distribution has negative ones, which Draw passes over.
+func (d Dist) Quantile(p float64) time.Duration { return time.Duration(math.Round(d.at(p))) }
+
 // at returns the p-quantile in ns.
 func (d Dist) at(p float64) float64 {
 	switch d.kind {

@@ -66,7 +66,7 @@ func (r *reply) start() {
 		if r.ctx.Err() != nil { // cut off: no failure
 			err = nil
 		}
-		r.t.inbox.Put(event{kind: evReplyOver, reply: r, setting: kind, err: err})
+		r.t.inbox.Put(event{kind: evReplyOver, reply: r, text: kind, err: err})
 		return nil
 	})
 }

@@ -72,13 +72,13 @@ type turn struct {
 // An event is something that happened to a turn.
 type event struct {
 	kind       eventKind
-	at         time.Duration
-	generation int
-	activity   audio.Activity
-	result     asr.Result
-	cause      trace.Ref
-	setting    string
-	yes        bool
+	yes        bool          // of evVAD: speech; of evDecision: finished; of evDelay: forced
+	cause      trace.Ref     // of timers
+	generation int           // of timers and judgements
+	at         time.Duration // when it happened
+	offset     time.Duration // of evVAD
+	result     asr.Kind      // of evASR
+	text       string        // of evASR: the transcript; of others: the setting that owns the time, or the kind of a failure
 	err        error
 	reply      *reply
 }
@@ -173,7 +173,7 @@ func (t *turn) listen() {
 	if t.c.VAD != nil {
 		t.g.Go("vad", func() error {
 			for a, err := range t.c.VAD.Listen(t.ctx, t.id, t.speech) {
-				t.post(event{kind: evVAD, at: a.At, activity: a, err: err})
+				t.post(event{kind: evVAD, at: a.At, yes: a.Speech, offset: a.Offset, text: a.Setting, err: err})
 			}
 			return nil
 		})
@@ -189,7 +189,7 @@ func (t *turn) listen() {
 		var failed error
 		for res, err := range t.c.ASR.Recognize(t.ctx, req, t.speech) {
 			if failed = err; err == nil {
-				t.post(event{kind: evASR, at: res.At, result: res})
+				t.post(event{kind: evASR, at: res.At, result: res.Kind, text: res.Text})
 			}
 		}
 		return t.post(event{kind: evASREnd, at: clock.Now(), err: failed})
@@ -226,7 +226,7 @@ func (t *turn) handle(e event) {
 		}
 		t.heard = t.mark(e.at, trace.SpeechHeard, t.speechEnd)
 	case evVAD:
-		if e.activity.Speech {
+		if e.yes {
 			t.vadStarted(e)
 		} else {
 			t.vadStopped(e)
@@ -239,7 +239,7 @@ func (t *turn) handle(e event) {
 		t.judged(e)
 	case evDelay:
 		if e.generation == t.generation {
-			ref := t.rec.Record(trace.Event{At: e.at, Mark: trace.TurnDelay, Causes: []trace.Ref{e.cause}, Setting: e.setting})
+			ref := t.rec.Record(trace.Event{At: e.at, Mark: trace.TurnDelay, Causes: []trace.Ref{e.cause}, Setting: e.text})
 			t.commit(e.yes, t.stop, ref)
 		}
 	case evASRTimeout:
@@ -272,7 +272,7 @@ func (t *turn) vadStarted(e event) {
 	t.speaking = true
 	t.generation++
 	if t.vadStart == trace.None {
-		t.vadStart = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStart, Causes: []trace.Ref{t.speechStart}, Setting: e.activity.Setting})
+		t.vadStart = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStart, Causes: []trace.Ref{t.speechStart}, Setting: e.text})
 		if t.prev != nil {
 			t.prev.inbox.Put(event{kind: evInterrupt, at: t.began + t.say.Utterance.Start})
 		}
@@ -305,8 +305,8 @@ func (t *turn) vadStopped(e event) {
 	t.speaking = false
 	t.generation++
 	t.pauses++
-	t.stopOffset = e.activity.Offset
-	t.stop = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStop, Causes: []trace.Ref{t.heard}, Setting: e.activity.Setting})
+	t.stopOffset = e.offset
+	t.stop = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStop, Causes: []trace.Ref{t.heard}, Setting: e.text})
 	t.finalize.Put(struct{}{})
 	if t.c.Turn.Server {
 		return
@@ -344,7 +344,7 @@ func (t *turn) judged(e event) {
 		return
 	}
 	t.put(t.c.Clock.Now()+t.c.Turn.MaxDelay, event{kind: evDelay, generation: t.generation, cause: ref, yes: true,
-		setting: "turn.max_delay=" + t.c.Turn.MaxDelay.String()})
+		text: "turn.max_delay=" + t.c.Turn.MaxDelay.String()})
 }
 
 // decided commits the turn, once the minimum delay has passed too.
@@ -358,7 +358,7 @@ func (t *turn) decided(at time.Duration, decision trace.Ref) {
 		t.commit(false, decision)
 		return
 	}
-	t.put(due, event{kind: evDelay, generation: t.generation, cause: cause, setting: "turn.min_delay=" + t.c.Turn.MinDelay.String()})
+	t.put(due, event{kind: evDelay, generation: t.generation, cause: cause, text: "turn.min_delay=" + t.c.Turn.MinDelay.String()})
 }
 
 func (t *turn) commit(forced bool, causes ...trace.Ref) {
@@ -388,9 +388,9 @@ func (t *turn) text() string {
 }
 
 func (t *turn) recognized(e event) {
-	switch e.result.Kind {
+	switch e.result {
 	case asr.Partial:
-		t.partial = e.result.Text
+		t.partial = e.text
 		if t.partialRef == trace.None {
 			t.partialRef = t.mark(e.at, trace.ASRPartial, t.speechStart)
 		}
@@ -398,13 +398,13 @@ func (t *turn) recognized(e event) {
 			t.speculate(t.partialRef)
 		}
 	case asr.Final:
-		t.finals = append(t.finals, e.result.Text)
+		t.finals = append(t.finals, e.text)
 		causes := []trace.Ref{t.heard}
 		if t.mustFinalize.Load() {
 			causes = append(causes, t.stop)
 		}
 		t.finalRef = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRFinal, Causes: causes,
-			Attrs: []trace.Attr{{Key: trace.AttrText, Text: e.result.Text}}})
+			Attrs: []trace.Attr{{Key: trace.AttrText, Text: e.text}}})
 		switch {
 		case t.sounded || t.asrGivenUp != trace.None: // too late to change the answer
 		case t.committed:
@@ -508,7 +508,7 @@ func (t *turn) replied(e event) {
 	t.spoken, t.promptSent = e.reply.spoken, e.reply.prompt.tokens
 	t.heardText = e.reply.heardText()
 	if e.err != nil {
-		t.fail(e.setting, e.err)
+		t.fail(e.text, e.err)
 	}
 }
 

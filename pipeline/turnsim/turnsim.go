@@ -5,6 +5,7 @@ package turnsim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"firstsound/clocks"
@@ -29,6 +30,17 @@ type Options struct {
 // another language or a noisy line sees).
 func Defaults() Options {
 	return Options{Inference: random.MustParse("lognormal(12ms, 0.25)"), Finished: 0.92, FalseFinish: 0.1}
+}
+
+// Check says what is wrong with o.
+func (o Options) Check() error {
+	switch {
+	case o.Finished < 0 || o.Finished > 1:
+		return fmt.Errorf("finished: %v is not a probability from 0 to 1", o.Finished)
+	case o.FalseFinish < 0 || o.FalseFinish > 1:
+		return fmt.Errorf("false_finish: %v is not a probability from 0 to 1", o.FalseFinish)
+	}
+	return nil
 }
 
 // A Detector is the model. It implements pipeline.TurnDetector.

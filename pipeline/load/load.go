@@ -1,0 +1,133 @@
+// Package load says when calls come in, and how many turns each of them has.
+//
+// What calls there are is a matter of pure functions: the same [Plan] gives the
+// same calls every time, and they and their turns do not depend on how many run
+// at once, so that a run with one session and a run with twenty ask the same
+// questions. Drive lets them happen.
+package load
+
+import (
+	"iter"
+	"math"
+	"time"
+
+	"firstsound/clocks/random"
+)
+
+// An Arrival says what a new call waits for.
+type Arrival string
+
+const (
+	Closed   Arrival = "closed"   // the end of another call: a fixed number go on at the same time
+	Poisson  Arrival = "poisson"  // nothing: the gaps between calls are random, as with many independent callers
+	Constant Arrival = "constant" // nothing: the gaps between calls are all the same
+)
+
+// A Plan says how much load there is. A limit of 0 does not apply; PerCall, and
+// Sessions or Rate, are above zero.
+type Plan struct {
+	Arrival  Arrival
+	Sessions int           // of Closed: how many calls go on at the same time
+	Rate     float64       // of the others: new calls a second
+	Turns    int           // how many turns are measured, over all calls
+	Warmup   int           // how many turns come before these, over all calls
+	PerCall  int           // how many turns a whole call has
+	Duration time.Duration // no call begins at or after it
+	Seed     uint64
+}
+
+// A Call is a call of a plan.
+type Call struct {
+	Number int           // from 1
+	Slot   int           // of Closed: which of the sessions it belongs to, from 0
+	At     time.Duration // of the others: when it begins
+	Turns  int           // how many turns it has
+	Warmup int           // how many of these, at its head, are warm-up
+}
+
+// Count returns how many calls p has, and false if only Duration ends them and
+// nobody can tell. Where both are given, Count is the most there can be.
+func (p Plan) Count() (n int, known bool) {
+	if p.Turns == 0 {
+		return 0, false
+	}
+	return (p.Turns + p.Warmup + p.PerCall - 1) / p.PerCall, true
+}
+
+// Calls yields the calls of p in order. It does not end if p has neither Turns
+// nor, with an arrival other than Closed, a Duration; a Closed plan ends by
+// Duration only where it is run, since nobody knows here how long calls take.
+func (p Plan) Calls() iter.Seq[Call] {
+	return func(yield func(Call) bool) {
+		var at time.Duration
+		for n := 1; ; n++ {
+			c, ok := p.call(n)
+			if !ok {
+				return
+			}
+			if p.Arrival != Closed {
+				at = p.due(n, at)
+				if p.Duration > 0 && at >= p.Duration {
+					return
+				}
+				c.At = at
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Slots returns how many calls of a Closed plan may go on at the same time: no
+// more than there are.
+func (p Plan) Slots() int {
+	if n, known := p.Count(); known {
+		return min(n, p.Sessions)
+	}
+	return p.Sessions
+}
+
+// Slot yields the calls that belong to slot s of a Closed plan. Each begins
+// when the one before has ended.
+func (p Plan) Slot(s int) iter.Seq[Call] {
+	return func(yield func(Call) bool) {
+		for n := s + 1; ; n += p.Sessions {
+			c, ok := p.call(n)
+			if !ok || !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// call returns call n but for its time, and false if there is none.
+func (p Plan) call(n int) (Call, bool) {
+	before := (n - 1) * p.PerCall // turns in the calls before it
+	c := Call{Number: n, Turns: p.PerCall, Warmup: min(max(p.Warmup-before, 0), p.PerCall)}
+	if p.Turns > 0 {
+		c.Turns = min(c.Turns, p.Turns+p.Warmup-before)
+	}
+	if p.Arrival == Closed {
+		c.Slot = (n - 1) % p.Sessions
+	}
+	return c, c.Turns > 0
+}
+
+// due returns when call n begins if the one before began at prev.
+func (p Plan) due(n int, prev time.Duration) time.Duration {
+	if p.Arrival == Constant { // from the beginning, so that nothing adds up
+		return saturate(float64(n-1) / p.Rate * float64(time.Second))
+	}
+	source := random.New(p.Seed, "arrival", n)
+	gap := saturate(float64(source.Exp(time.Second)) / p.Rate)
+	return prev + min(gap, math.MaxInt64-prev)
+}
+
+// saturate rounds ns to a Duration, the longest there is at most.
+func saturate(ns float64) time.Duration {
+	if ns >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(math.Round(ns))
+}

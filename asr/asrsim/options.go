@@ -1,6 +1,7 @@
 package asrsim
 
 import (
+	"cmp"
 	"time"
 
 	"firstsound/clocks/random"
@@ -95,4 +96,14 @@ func Defaults() Options {
 		Finalize:        random.MustParse("lognormal(100ms, 0.2)"),
 		Error:           "503 service unavailable (simulated)",
 	}
+}
+
+// Check says what is wrong with o; the message begins with the key.
+func (o Options) Check() error {
+	return cmp.Or(
+		random.Probability("interim_complete", o.InterimComplete), random.Probability("false_endpoint", o.FalseEndpoint),
+		random.Probability("word_errors", o.WordErrors), random.Probability("empty", o.Empty),
+		random.Probability("fail", o.Fail), random.Probability("late", o.Late),
+		random.NotNegative("pause_partial", o.PausePartial), random.NotNegative("early", o.Early), random.NotNegative("segments", o.Segments),
+	)
 }

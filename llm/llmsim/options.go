@@ -1,6 +1,8 @@
 package llmsim
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
 	"firstsound/clocks/random"
@@ -105,4 +107,16 @@ func Defaults() Options {
 		Error:       "503 service unavailable (simulated)",
 		StallFor:    random.MustParse("lognormal(1s, 0.5)"),
 	}
+}
+
+// Check says what is wrong with o; the message begins with the key.
+func (o Options) Check() error {
+	if o.Reasoning < 0 {
+		return fmt.Errorf("reasoning: %d tokens is negative", o.Reasoning)
+	}
+	return cmp.Or(
+		random.Probability("tool_call", o.ToolCall), random.Probability("fail", o.Fail), random.Probability("stall", o.Stall),
+		random.Probability("truncate", o.Truncate), random.Probability("empty", o.Empty),
+		random.NotNegative("keep_alive", o.KeepAlive), random.NotNegative("prefill", o.Prefill), random.NotNegative("step", o.Step),
+	)
 }

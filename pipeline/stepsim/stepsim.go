@@ -25,13 +25,10 @@ func Defaults() Options { return Options{Time: random.MustParse("lognormal(50ms,
 
 // Check says what is wrong with o.
 func (o Options) Check() error {
-	if o.Fail < 0 || o.Fail > 1 {
-		return fmt.Errorf("fail: %v is not a probability from 0 to 1", o.Fail)
-	}
 	if o.Tokens < 0 {
 		return fmt.Errorf("tokens: %d is negative", o.Tokens)
 	}
-	return nil
+	return random.Probability("fail", o.Fail)
 }
 
 // A Step is the model. It implements pipeline.Step.

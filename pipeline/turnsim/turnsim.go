@@ -3,9 +3,9 @@
 package turnsim
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"firstsound/clocks"
@@ -34,13 +34,7 @@ func Defaults() Options {
 
 // Check says what is wrong with o.
 func (o Options) Check() error {
-	switch {
-	case o.Finished < 0 || o.Finished > 1:
-		return fmt.Errorf("finished: %v is not a probability from 0 to 1", o.Finished)
-	case o.FalseFinish < 0 || o.FalseFinish > 1:
-		return fmt.Errorf("false_finish: %v is not a probability from 0 to 1", o.FalseFinish)
-	}
-	return nil
+	return cmp.Or(random.Probability("finished", o.Finished), random.Probability("false_finish", o.FalseFinish))
 }
 
 // A Detector is the model. It implements pipeline.TurnDetector.

@@ -1,8 +1,11 @@
 package ttssim
 
 import (
+	"cmp"
+	"fmt"
 	"time"
 
+	"firstsound/audio"
 	"firstsound/clocks/random"
 )
 
@@ -79,4 +82,22 @@ func Defaults() Options {
 		Error:       "503 service unavailable (simulated)",
 		StallFor:    random.MustParse("lognormal(1s, 0.5)"),
 	}
+}
+
+// Check says what is wrong with o; the message begins with the key.
+func (o Options) Check() error {
+	if err := audio.CheckRate(o.SampleRate); err != nil {
+		return fmt.Errorf("sample_rate: %w", err)
+	}
+	switch {
+	case !(o.Rate > 0):
+		return fmt.Errorf("rate: %v characters a second is no speech", o.Rate)
+	case !(o.RateHan > 0):
+		return fmt.Errorf("rate_han: %v characters a second is no speech", o.RateHan)
+	case !(o.RTF >= 0):
+		return fmt.Errorf("rtf: %v is negative", o.RTF)
+	case audio.Samples(o.Chunk, o.SampleRate) < 1 || o.Chunk > longest:
+		return fmt.Errorf("chunk: %v does not lie between one sample and %v", o.Chunk, longest)
+	}
+	return cmp.Or(random.Probability("fail", o.Fail), random.Probability("stall", o.Stall), random.NotNegative("keep_alive", o.KeepAlive))
 }

@@ -37,28 +37,12 @@ func New(clock clocks.Clock, seed uint64, o Options) *Synthesizer {
 		clock: clock, seed: seed, o: o, err: fmt.Errorf("tts: %s", o.Error),
 		used: map[int]time.Duration{}, crowded: crowd,
 	}
-	if err := o.check(); err != nil {
-		s.err, s.o.Fail, s.o.FailAfter = err, 1, random.Dist{}
+	if err := o.Check(); err != nil {
+		s.err, s.o.Fail, s.o.FailAfter = fmt.Errorf("tts: %w", err), 1, random.Dist{}
 	} else {
 		s.sounds = soundsAt(o.SampleRate)
 	}
 	return s
-}
-
-// check says what is wrong with o. It is told by every Speak.
-func (o *Options) check() error {
-	if err := audio.CheckRate(o.SampleRate); err != nil {
-		return fmt.Errorf("tts: sample_rate: %w", err)
-	}
-	switch {
-	case !(o.Rate > 0) || !(o.RateHan > 0):
-		return errors.New("tts: rate and rate_han are characters a second and must be above zero")
-	case !(o.RTF >= 0):
-		return errors.New("tts: rtf must not be negative")
-	case audio.Samples(o.Chunk, o.SampleRate) < 1 || o.Chunk > longest:
-		return fmt.Errorf("tts: chunk of %v: need one sample to %v", o.Chunk, longest)
-	}
-	return nil
 }
 
 // crowd is how many sessions with connections are too many to keep those that

@@ -1,0 +1,58 @@
+# firstsound: `make run` shows the main job, `make test` proves that all of it works.
+
+GO    ?= go
+FUZZ  ?= 2s
+BENCH ?= 20x
+export CGO_ENABLED ?= 0
+
+.PHONY: help run build test setup vet race short-fuzz fuzz short-bench bench soak corpus docs golden
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+run: ## the main job, on the embedded recordings: no network, no key
+	$(GO) run ./cmd/firstsound run
+
+build: ## one static binary, ./firstsound
+	$(GO) build -trimpath -o firstsound ./cmd/firstsound
+
+test: setup vet race short-fuzz short-bench ## everything: installs what the tests need, then runs them all
+
+# What the tests use beyond Go: a C compiler for the race detector, and the
+# engines that made the recordings.
+PACKAGES = gcc libc6-dev flite espeak-ng
+SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
+setup: ## install what the tests need (Debian packages), if it is missing
+	@missing=""; for p in $(PACKAGES); do \
+	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then echo "installing$$missing"; \
+	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install $$missing >/dev/null; fi
+
+vet:
+	$(GO) vet ./...
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt these: $$out"; exit 1; fi
+
+race:
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+# Each fuzz target for a moment in `make test`; longer with `make fuzz FUZZ=10m`.
+short-fuzz fuzz: ## every decoder against random input; FUZZ=10m for longer
+	@for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) $$pkg || exit 1; done; done
+
+short-bench:
+	$(GO) test -run '^$$' -bench . -benchtime $(BENCH) ./... | grep -E '^(Benchmark|FAIL|panic)' 
+
+bench: ## the benchmarks, long enough to quote
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+soak: ## a million turns through the whole pipeline: memory must not grow
+	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 30m -v ./cmd/firstsound
+
+corpus: ## make the synthetic recordings again
+	sh audio/corpus/make.sh
+
+docs golden: ## write the generated parts of docs/ and the golden files anew
+	$(GO) test ./... -update

@@ -1,0 +1,734 @@
+package netsim
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"firstsound/audio"
+	"firstsound/audio/playout"
+	"firstsound/clocks"
+	"firstsound/clocks/trace"
+)
+
+// A downlink is the way back: a sender that paces, the network, and the playout
+// buffer at the caller. Its fields are guarded by the line's mutex.
+//
+// All that is known so far is worked out at once, up to the future. Stop takes
+// back what has not been sent by then: it works the answers out again, from the
+// last moment at which the line was idle. What had happened before stays as it
+// was, since a packet cannot change what came before it was sent.
+type downlink struct {
+	*Line
+	way    *way
+	travel time.Duration // of a packet, without its jitter
+
+	state             // after all packets so far
+	idle    state     // as it was when players was empty
+	players []*player // since then, in order of play
+	answers count
+	flight  []flying // with reordering: packets that another one may still overtake, by arrival
+	events  []event  // not told yet, in order of time
+	redoing bool     // what lies before redone has been told
+	redone  time.Duration
+	spare   struct { // the memory of an answer that is over
+		spans   []playout.Span
+		batches []batch
+	}
+
+	alarm   clocks.Alarm
+	alarmAt time.Duration
+	armed   bool
+	telling bool
+	bringIt func() // bring, bound once
+}
+
+// A state is how far the packets have come.
+type state struct {
+	buffer  playout.Buffer
+	seq     int           // packets sent so far
+	sentAt  time.Duration // when the packet before was sent
+	media   time.Duration // its place on the sender's time line
+	arrived time.Duration // the latest arrival so far
+	silent  time.Duration // what is played ends then, as far as decided
+}
+
+func (s *state) copyFrom(from *state) {
+	s.buffer.CopyFrom(&from.buffer)
+	s.seq, s.sentAt, s.media, s.arrived, s.silent = from.seq, from.sentAt, from.media, from.arrived, from.silent
+}
+
+// A flying is a packet, or the end of an answer, on its way.
+type flying struct {
+	playout.Packet
+	end bool
+}
+
+type event struct {
+	audio.PlayEvent
+	to     *player
+	offset time.Duration // of a PlayReached
+}
+
+func (d *downlink) init(l *Line, w *way) {
+	d.Line, d.way, d.travel = l, w, l.o.CodecDelay+w.delay
+	d.buffer, d.idle.buffer = *playout.New(l.o.Playout), *playout.New(l.o.Playout)
+	d.bringIt = d.bring
+}
+
+// A player is one answer on its way back.
+type player struct {
+	d      *downlink
+	on     func(audio.PlayEvent)
+	stream stream
+
+	rate    int
+	samples int           // at this rate
+	before  time.Duration // sound at other rates before
+	total   time.Duration // all sound so far
+	closed  bool
+	stopped bool
+	stopAt  time.Duration
+
+	batches []batch // its packets, as they are sent
+	packets int
+	endAt   time.Duration // when the caller's end learns that no more comes
+	ended   bool          // endAt is valid
+
+	played  played
+	watches []time.Duration // not reached as far as decided, in order
+	done    bool            // the end has been told
+	waiting *clocks.Queue[struct{}]
+	guard   *clocks.Queue[struct{}]
+}
+
+// A played is how an answer is played, as far as that is decided.
+type played struct {
+	first   int  // its first packet, as the buffer counts them
+	queued  bool // the first arrival is known
+	started bool
+	empty   bool // the last span is Empty
+	over    bool // all is decided
+	spans   []playout.Span
+	decided int           // packets in them
+	sound   time.Duration // sound in them
+}
+
+// A batch is n packets, sent from at on, every step.
+type batch struct {
+	n        int
+	at, step time.Duration
+}
+
+// Answer opens the way back for one answer. When ctx ends, that is a Stop.
+//
+// The events come from callbacks of the clock, in order of time, one at a time.
+// One that becomes known only after its time comes at once: the end of an answer
+// that had been played before Close was called, for example, or a Watch of what
+// has been heard already. Its At is the true one.
+//
+// An answer that is open when its last sound so far has been played is told as
+// PlayStalled. If nothing follows, that was its end: PlayEnded then comes with
+// the same time, and its Playback does not count that stall. PlayStopped comes
+// with the time of Stop where the line had been silent before.
+func (l *Line) Answer(ctx context.Context, id trace.ID, on func(audio.PlayEvent)) audio.Player {
+	d := &l.down
+	l.mu.Lock()
+	p := &player{d: d, on: on, stream: newStream(l.seed, "downlink", l.session, id.Turn, d.answers.next(id.Turn))}
+	p.played.spans, d.spare.spans = d.spare.spans[:0], nil
+	p.batches, d.spare.batches = d.spare.batches[:0], nil
+	if len(d.players) == 0 {
+		d.idle.copyFrom(&d.state)
+	}
+	d.players = append(d.players, p)
+	if ctx.Done() != nil {
+		p.guard = clocks.NewQueue[struct{}](l.clock, "the end of an answer")
+	}
+	l.mu.Unlock()
+	if p.guard != nil {
+		l.clock.Go("the line", func() {
+			p.guard.Get(ctx)
+			if ctx.Err() != nil {
+				p.Stop()
+			}
+		})
+	}
+	return p
+}
+
+// Play cuts f into packets, with what was left over of the frame before.
+func (p *player) Play(f audio.Frame) {
+	l := p.d.Line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.closed || p.stopped {
+		return
+	}
+	if f.Rate != p.rate {
+		p.before, p.samples, p.rate = p.total, 0, f.Rate
+	}
+	p.samples += len(f.PCM)
+	p.total = p.before + audio.Span(p.samples, p.rate)
+	p.d.flush()
+}
+
+// Close says that no more sound comes. What is left over makes a last packet,
+// filled up with silence.
+func (p *player) Close() {
+	l := p.d.Line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.closed || p.stopped {
+		return
+	}
+	p.closed = true
+	p.d.flush()
+}
+
+// Watch asks for a PlayReached. Sound that was lost is reached when what was
+// made up for it is; sound that is never played is never reached.
+func (p *player) Watch(offset time.Duration) {
+	l := p.d.Line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.done {
+		return
+	}
+	if at, ok := p.when(offset); ok {
+		p.d.insert(event{audio.PlayEvent{Kind: audio.PlayReached, At: at}, p, offset})
+	} else {
+		p.watch(offset)
+	}
+	p.d.arm(l.clock.Now())
+}
+
+func (p *player) watch(offset time.Duration) {
+	i, _ := slices.BinarySearch(p.watches, offset)
+	p.watches = slices.Insert(p.watches, i, offset)
+}
+
+// Stop drops what has not been sent. What has been sent arrives and is played.
+func (p *player) Stop() {
+	l := p.d.Line
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.clock.Now()
+	if p.done || p.stopped || p.played.over && p.end() <= now {
+		return
+	}
+	p.d.settle(now)
+	p.stopped, p.stopAt = true, now
+	p.d.redo(p, now)
+	p.d.flush()
+}
+
+// Wait waits until PlayEnded or PlayStopped has been told.
+func (p *player) Wait(ctx context.Context) error {
+	l := p.d.Line
+	l.mu.Lock()
+	if p.done {
+		l.mu.Unlock()
+		return nil
+	}
+	if p.waiting == nil {
+		p.waiting = clocks.NewQueue[struct{}](l.clock, "the end of an answer")
+	}
+	waiting := p.waiting
+	l.mu.Unlock()
+	waiting.Get(ctx)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p.done {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// flush sends all packets that may be sent, and works out what follows.
+func (d *downlink) flush() {
+	now := d.clock.Now()
+	d.send(now)
+	d.settle(now)
+	d.arm(now)
+}
+
+// send makes packets of the sound that has been handed over. An answer is sent
+// once those before it have been handed over whole.
+func (d *downlink) send(now time.Duration) {
+	blocked := false
+	for _, p := range d.players {
+		if p.ended || blocked && !(p.stopped && p.packets == 0) {
+			continue
+		}
+		if !p.stopped {
+			n := int(p.total / d.o.Packet)
+			if p.closed && p.total%d.o.Packet > 0 {
+				n++
+			}
+			if n > p.packets {
+				p.add(n-p.packets, now)
+			}
+			if !p.closed {
+				blocked = true
+				continue
+			}
+		}
+		p.ended = true
+		p.endAt = max(now, d.sentAt) + d.travel // with the last packet, or on its own
+		d.end(p)
+	}
+}
+
+// add sends n packets of p.
+func (p *player) add(n int, now time.Duration) {
+	d := p.d
+	b := batch{n: n, at: now}
+	if d.o.Pacing == Realtime {
+		b.step = d.o.Packet
+		if d.seq > 0 {
+			b.at = max(now, d.sentAt+d.o.Packet)
+		}
+	}
+	if k := len(p.batches) - 1; k >= 0 && p.batches[k].at+time.Duration(p.batches[k].n)*b.step == b.at {
+		p.batches[k].n += n
+	} else {
+		p.batches = append(p.batches, b)
+	}
+	d.transmit(p, b)
+}
+
+// transmit lets the packets of b travel to the buffer.
+func (d *downlink) transmit(p *player, b batch) {
+	if p.packets == 0 {
+		p.played.first = d.seq
+	}
+	w, length := d.way, d.o.Packet
+	media, arrived := d.media, d.arrived
+	packet := playout.Packet{Seq: d.seq, Duration: length}
+	for i, at := p.packets, b.at; i < p.packets+b.n; i, at = i+1, at+b.step {
+		media += length
+		if media < at || packet.Seq == 0 {
+			media = at // the time line goes on through a pause
+		}
+		packet.Media, packet.First, packet.Lost = media, i == 0, w.loss.lost(p.stream, i)
+		packet.Arrival = at + d.travel // a lost one is missed at the earliest time, and holds up nobody
+		if !packet.Lost {
+			packet.Arrival += w.jitterOf(p.stream, i)
+		}
+		if d.o.Downlink.Reorder {
+			d.fly(packet)
+		} else {
+			arrived = max(arrived, packet.Arrival)
+			packet.Arrival = arrived
+			d.push(p, &packet)
+		}
+		packet.Seq++
+	}
+	d.seq, d.media = packet.Seq, media
+	d.arrived = max(d.arrived, arrived)
+	d.sentAt = b.at + time.Duration(b.n-1)*b.step
+	p.packets += b.n
+}
+
+// push hands a packet that arrives to the buffer.
+func (d *downlink) push(p *player, packet *playout.Packet) {
+	if d.buffer.Push(packet) && !p.played.queued && !packet.Lost {
+		p.played.queued = true
+		d.event(p, audio.PlayQueued, packet.Arrival)
+	}
+}
+
+// end lets the word travel that no more of p comes. It has no jitter of its own.
+func (d *downlink) end(p *player) {
+	if p.packets == 0 {
+		return
+	}
+	at := max(p.endAt, d.arrived)
+	if d.o.Downlink.Reorder {
+		d.board(flying{Packet: playout.Packet{Arrival: at}, end: true})
+	} else {
+		d.buffer.End(at)
+	}
+}
+
+// fly keeps a packet that may be overtaken until its arrival is near.
+func (d *downlink) fly(packet playout.Packet) {
+	d.arrived = max(d.arrived, packet.Arrival)
+	d.board(flying{Packet: packet})
+}
+
+func (d *downlink) board(f flying) {
+	i := len(d.flight)
+	for i > 0 && d.flight[i-1].Arrival > f.Arrival {
+		i--
+	}
+	d.flight = slices.Insert(d.flight, i, f)
+}
+
+// settle moves the buffer on to the time before which nothing arrives that has
+// not been sent, and takes over what it has decided by then.
+func (d *downlink) settle(now time.Duration) {
+	horizon := now
+	if d.o.Pacing == Realtime && d.seq > 0 {
+		horizon = max(now, d.sentAt+d.o.Packet)
+	}
+	horizon += d.travel
+	for len(d.flight) > 0 && d.flight[0].Arrival <= horizon {
+		f := d.flight[0]
+		d.flight = slices.Delete(d.flight, 0, 1)
+		if f.end {
+			d.buffer.End(f.Arrival)
+		} else {
+			d.push(d.owner(f.Seq), &f.Packet)
+		}
+	}
+	d.buffer.Advance(horizon)
+	for _, s := range d.buffer.Out {
+		d.take(s)
+	}
+	d.buffer.Out = d.buffer.Out[:0]
+	for i, p := range d.players {
+		d.conclude(p, i == 0 || d.players[i-1].played.over, now)
+	}
+}
+
+// owner returns whose packet seq is.
+func (d *downlink) owner(seq int) *player {
+	for _, p := range d.players {
+		if p.packets > 0 && seq < p.played.first+p.packets {
+			return p
+		}
+	}
+	return nil
+}
+
+// take takes over what the buffer has decided to play.
+func (d *downlink) take(s playout.Span) {
+	if s.Kind == playout.Empty { // the packet before it was the last there was
+		p := d.owner(s.Seq - 1)
+		p.played.empty = true
+		p.played.spans = append(p.played.spans, s)
+		d.event(p, audio.PlayStalled, s.At)
+		return
+	}
+	p := d.owner(s.Seq)
+	q := &p.played
+	if n := q.first + p.packets - s.Seq; s.Packets > n { // concealed into the next answer
+		rest := s
+		s.Packets, s.Sound, s.Length = n, time.Duration(n)*d.o.Packet, min(s.Length, time.Duration(n)*d.o.Packet)
+		rest.Seq, rest.Packets = rest.Seq+n, rest.Packets-n
+		rest.At, rest.Length, rest.Sound = rest.At+s.Length, rest.Length-s.Length, rest.Sound-s.Sound
+		defer d.take(rest)
+	}
+	q.spans = append(q.spans, s)
+	q.decided += s.Packets
+	q.sound += s.Sound
+	d.silent = s.At + s.Length
+	if s.Kind == playout.Sound {
+		if q.empty {
+			q.empty = false
+			d.event(p, audio.PlayResumed, s.At)
+		}
+		if !q.started {
+			q.started = true
+			d.event(p, audio.PlayStarted, s.At)
+		}
+	}
+	for len(p.watches) > 0 {
+		at, ok := p.when(p.watches[0])
+		if !ok {
+			break
+		}
+		d.reach(p, p.watches[0], at)
+		p.watches = p.watches[1:]
+	}
+}
+
+// conclude ends p if all of it has been decided, and all before it.
+func (d *downlink) conclude(p *player, first bool, now time.Duration) {
+	if p.played.over || !p.ended || p.played.decided < p.packets {
+		return
+	}
+	at := p.end()
+	if p.packets == 0 {
+		at = max(now, d.silent)
+		if p.stopped {
+			at, first = p.stopAt, true
+		}
+	}
+	if !first {
+		return
+	}
+	p.played.over = true
+	if p.stopped {
+		d.event(p, audio.PlayStopped, max(at, p.stopAt))
+	} else {
+		d.event(p, audio.PlayEnded, at)
+	}
+}
+
+// redo works out again all since the line was idle, after cut has been stopped
+// now: what cut has not sent is dropped, and the answers after it go in its place.
+func (d *downlink) redo(cut *player, now time.Duration) {
+	kept := d.events[:0]
+	for _, e := range d.events {
+		if e.At <= now {
+			kept = append(kept, e)
+		} else if e.Kind == audio.PlayReached {
+			e.to.watch(e.offset)
+		}
+	}
+	clear(d.events[len(kept):])
+	d.events = kept
+	d.flight = d.flight[:0]
+	d.state.copyFrom(&d.idle)
+	d.redoing, d.redone = true, now
+	after := false
+	for _, p := range d.players {
+		batches := p.batches
+		switch {
+		case p == cut:
+			var n int
+			batches, n = sent(batches, now)
+			after = n < p.packets || !p.ended
+		case after:
+			batches = batches[:0]
+		}
+		p.batches, p.packets = batches, 0
+		p.played = played{spans: p.played.spans[:0]}
+		for _, b := range batches {
+			d.transmit(p, b)
+		}
+		if after {
+			p.ended = false
+		} else if p.ended {
+			d.end(p)
+		}
+	}
+	d.settle(now)
+	d.redoing = false
+}
+
+// sent returns the part of batches that has been sent by now, and how many
+// packets that is.
+func sent(batches []batch, now time.Duration) ([]batch, int) {
+	packets := 0
+	for i := range batches {
+		b := &batches[i]
+		if b.at > now {
+			return batches[:i], packets
+		}
+		if b.step > 0 {
+			b.n = min(b.n, int((now-b.at)/b.step)+1)
+		}
+		packets += b.n
+	}
+	return batches, packets
+}
+
+// length returns how much sound of p is sent, without what fills up the last
+// packet.
+func (p *player) length() time.Duration {
+	return min(p.total, time.Duration(p.packets)*p.d.o.Packet)
+}
+
+// end returns when the last sound of p has left the buffer.
+func (p *player) end() time.Duration {
+	var at, offset time.Duration
+	for _, s := range p.played.spans {
+		if s.Kind == playout.Empty {
+			continue
+		}
+		at = s.At
+		if s.Length > 0 {
+			at = s.When(min(s.Sound, p.length()-offset))
+		}
+		offset += s.Sound
+	}
+	return at
+}
+
+// when returns when the sound at offset leaves the buffer, if that is decided.
+func (p *player) when(offset time.Duration) (time.Duration, bool) {
+	if offset >= p.length() || offset >= p.played.sound {
+		return 0, false
+	}
+	for _, s := range p.played.spans {
+		if offset < s.Sound {
+			if s.Length == 0 {
+				return s.At, true
+			}
+			return s.When(offset), true
+		}
+		offset -= s.Sound
+	}
+	return 0, false
+}
+
+// playback returns how p has been played up to the time to, which comes with an
+// event of the kind.
+func (p *player) playback(kind audio.PlayKind, to time.Duration) audio.Playback {
+	var b audio.Playback
+	var offset time.Duration
+	var emptyAt time.Duration
+	empty := false
+	for _, s := range p.played.spans {
+		if s.At > to {
+			break
+		}
+		if s.Kind == playout.Empty {
+			empty, emptyAt = true, s.At
+			b.Underruns++
+			continue
+		}
+		if empty && s.Kind == playout.Sound {
+			empty = false
+			b.Stalled += s.At - emptyAt
+		}
+		sound := min(s.Sound, p.length()-offset)
+		offset += s.Sound
+		if s.Length > 0 && s.When(sound) > to { // in the middle of it
+			sound = time.Duration(int64(to-s.At) * int64(s.Sound) / int64(s.Length))
+		}
+		if s.Kind == playout.Sound {
+			b.Played += sound
+		} else {
+			b.Concealed += sound
+		}
+	}
+	switch {
+	case empty && (kind == audio.PlayEnded || kind == audio.PlayStopped):
+		b.Underruns-- // nothing came after it: it was the end
+	case empty:
+		b.Stalled += to - emptyAt
+	}
+	return b
+}
+
+// event puts an event among those to be told.
+func (d *downlink) event(p *player, kind audio.PlayKind, at time.Duration) {
+	d.insert(event{audio.PlayEvent{Kind: kind, At: at}, p, 0})
+}
+
+func (d *downlink) reach(p *player, offset, at time.Duration) {
+	d.insert(event{audio.PlayEvent{Kind: audio.PlayReached, At: at}, p, offset})
+}
+
+func (d *downlink) insert(e event) {
+	if d.redoing && e.At <= d.redone || e.to.done {
+		return // it has been told, or will be
+	}
+	i := len(d.events)
+	for i > 0 && d.events[i-1].At > e.At {
+		i--
+	}
+	d.events = slices.Insert(d.events, i, e)
+}
+
+// arm sets the alarm for the next thing that may happen.
+func (d *downlink) arm(now time.Duration) {
+	at, ok := d.next()
+	if !ok {
+		return
+	}
+	at = max(at, now)
+	if d.armed {
+		if d.alarmAt <= at {
+			return // it will look again
+		}
+		d.alarm.Stop()
+	}
+	d.armed, d.alarmAt = true, at
+	d.alarm = d.clock.At(at, d.bringIt)
+}
+
+// next returns when to look again: at the next event, or when one may come to
+// light.
+func (d *downlink) next() (at time.Duration, ok bool) {
+	if len(d.events) > 0 {
+		at, ok = d.events[0].At, true
+	}
+	if len(d.flight) > 0 && (!ok || d.flight[0].Arrival < at) {
+		at, ok = d.flight[0].Arrival, true
+	}
+	for _, p := range d.players {
+		if p.played.over {
+			continue
+		}
+		decision, open := d.buffer.Next()
+		if !open {
+			return at, ok
+		}
+		// What is in the buffer lasts for a while, however it is squeezed: three
+		// quarters at most, with NetEq's fast acceleration.
+		ahead := d.buffer.Waiting()
+		if !p.played.started || p.played.empty {
+			ahead = 0
+		} else if len(p.watches) > 0 {
+			ahead = min(ahead, p.watches[0]-p.played.sound)
+		}
+		decision += ahead / 4
+		if d.travel == 0 {
+			decision++ // a packet could still be sent, and arrive, at that time
+		}
+		if !ok || decision < at {
+			at = decision
+		}
+		return at, true
+	}
+	return at, ok
+}
+
+// bring tells the events that are due. It runs as a callback of the clock. On a
+// Real clock two of them may overlap: the one that tells goes on until nothing
+// is due.
+func (d *downlink) bring() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.armed && d.alarmAt <= d.clock.Now() {
+		d.armed = false
+	}
+	if d.telling {
+		return
+	}
+	d.telling = true
+	for {
+		now := d.clock.Now()
+		d.settle(now)
+		if len(d.events) == 0 || d.events[0].At > now {
+			d.telling = false
+			d.arm(now)
+			return
+		}
+		e := d.events[0]
+		d.events = slices.Delete(d.events, 0, 1)
+		e.Playback = e.to.playback(e.Kind, e.At)
+		d.mu.Unlock()
+		e.to.on(e.PlayEvent)
+		d.mu.Lock()
+		if e.Kind == audio.PlayEnded || e.Kind == audio.PlayStopped {
+			d.leave(e.to)
+		}
+	}
+}
+
+// leave lets those go who wait for p, and forgets the answers so far if it was
+// the last one open.
+func (d *downlink) leave(p *player) {
+	p.done = true
+	if p.waiting != nil {
+		p.waiting.Close()
+	}
+	if p.guard != nil {
+		p.guard.Close()
+	}
+	for _, q := range d.players {
+		if !q.done {
+			return
+		}
+	}
+	d.spare.spans, p.played.spans = p.played.spans, nil
+	d.spare.batches, p.batches = p.batches, nil
+	clear(d.players)
+	d.players = d.players[:0]
+}

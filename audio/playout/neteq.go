@@ -1,0 +1,329 @@
+package playout
+
+import "time"
+
+// The constants of NetEq, as they stand in libwebrtc 2023 to 2026
+// (modules/audio_coding/neteq: delay_manager.cc, underrun_optimizer.cc,
+// reorder_optimizer.cc, histogram.cc, decision_logic.cc,
+// packet_arrival_history.cc). Chromium 156 behaves as they say.
+const (
+	tick       = 10 * time.Millisecond // NetEq looks at the world every tick
+	startDelay = 80 * time.Millisecond // kStartDelayMs: the target until the first sample of the histogram
+
+	buckets    = 100                   // of the histogram; later packets are not counted
+	bucketSize = 20 * time.Millisecond // kBucketSizeMs
+
+	// The quantile of the lateness that the target has to cover, in Q30.
+	quantile = 1020054732 // 0.95, cut off as the source does it
+
+	// How much of the histogram stays when a sample is added, in Q15; at the
+	// start the share is 1 − 2/(n+1), so that the first sample counts alone.
+	forget        = 32210 // 0.983, cut off as the source does it
+	forgetReorder = 32745 // 0.9993
+	startWeight   = 2
+
+	resample = 500 * time.Millisecond  // one sample of the histogram is the latest packet of so long
+	window   = 2000 * time.Millisecond // of media time, over which a packet is compared with the fastest
+
+	msPerLoss = 20 // what a percent of loss is worth, in milliseconds of delay
+
+	// A stretch changes the sound by one pitch period, of at most 15 ms, and
+	// there is one in 50 to 60 ms. Chromium was seen to move by 70 to 90 ms in a
+	// second; 5 ms every 60 ms are 83.
+	stretchStep  = 5 * time.Millisecond
+	stretchEvery = 60 * time.Millisecond
+	stretchFast  = 15 * time.Millisecond // fast accelerate, in each packet
+	granularity  = 20 * time.Millisecond // kDelayAdjustmentGranularityMs
+
+	levelWindow = 50 * time.Millisecond // half of kTargetLevelWindowMs
+	capacity    = 200                   // packets that the buffer holds; the target stays below 75 % of them
+
+	maxMinimum = 10 * time.Second // the largest base minimum delay
+)
+
+// neteq is the delay manager of NetEq, and its rules for the playback.
+type neteq struct {
+	target  time.Duration
+	minimum time.Duration
+
+	packets   int
+	transits  transits
+	newest    time.Duration
+	underruns histogram
+	reorders  histogram
+	reordered bool // reorders is in use
+
+	sampling   bool
+	sampledAt  time.Duration // the interval's beginning
+	latest     time.Duration // the latest packet of the interval
+	optimal    time.Duration // what underruns say; 0 before the first sample
+	stretched  bool
+	stretchedA time.Duration // when the sound was last stretched
+}
+
+func newNetEQ(minimum time.Duration) *neteq {
+	n := &neteq{minimum: minimum, target: max(startDelay, minimum)}
+	n.underruns.base, n.reorders.base = forget, forgetReorder
+	return n
+}
+
+func (n *neteq) copyFrom(from *neteq) {
+	items := n.transits.items[:0]
+	*n = *from
+	n.transits.items = append(items, from.transits.items[from.transits.head:]...)
+	n.transits.head = 0
+}
+
+// floorTick returns the tick that a time lies in.
+func floorTick(t time.Duration) time.Duration {
+	r := t % tick
+	if r < 0 {
+		r += tick
+	}
+	return t - r
+}
+
+func ceilTick(t time.Duration) time.Duration { return floorTick(t + tick - 1) }
+
+// arrived learns from a packet.
+func (n *neteq) arrived(p *Packet) {
+	at := floorTick(p.Arrival)
+	took := at - p.Media
+	reordered := n.packets > 0 && p.Media < n.newest
+	if !reordered {
+		n.newest = p.Media
+	}
+	n.packets++
+	n.transits.add(p.Media, took, n.newest-window)
+	if n.packets < 2 {
+		return
+	}
+	late := took - n.transits.low
+	changed := !reordered && n.sample(at, late)
+	if changed || reordered || n.reordered {
+		target := startDelay
+		if n.optimal > 0 {
+			target = n.optimal
+		}
+		target = n.reorder(late, reordered, target)
+		n.target = min(max(target, n.minimum), capacity*3/4*p.Duration)
+	}
+}
+
+// sample takes the lateness of a packet, and passes the highest one of each
+// interval on to the histogram. It returns true if it did.
+func (n *neteq) sample(at, late time.Duration) (passed bool) {
+	if !n.sampling {
+		n.sampling, n.sampledAt = true, at
+	}
+	if at-n.sampledAt > resample {
+		if i := int(n.latest / bucketSize); i < buckets {
+			n.underruns.add(i)
+		}
+		n.optimal = time.Duration(1+n.underruns.quantile(quantile)) * bucketSize
+		n.sampledAt, n.latest = at, 0
+		passed = true
+	}
+	n.latest = max(n.latest, late)
+	return passed
+}
+
+// reorder raises the target where packets that overtake each other would
+// otherwise cost more in loss than the wait for them.
+func (n *neteq) reorder(late time.Duration, reordered bool, target time.Duration) time.Duration {
+	if !n.reordered {
+		if !reordered {
+			return target // all in the first bucket, which asks for nothing
+		}
+		n.reordered = true
+		n.reorders.allFirst(n.packets - 2)
+	}
+	i := 0
+	if reordered {
+		i = int(late / bucketSize)
+	}
+	if i < buckets {
+		n.reorders.add(i)
+	}
+	var best, bestCost int64 = 0, 1<<63 - 1
+	lost := int64(1) << 30
+	for i, p := range n.reorders.p {
+		lost -= p
+		extra := max(0, (time.Duration(i)*bucketSize-target)/time.Millisecond)
+		if cost := int64(extra)<<30 + 100*msPerLoss*lost; cost < bestCost {
+			best, bestCost = int64(i), cost
+		}
+	}
+	return max(target, time.Duration(1+best)*bucketSize)
+}
+
+// start returns when a buffer that waits begins to play what it holds.
+//
+// The first packet of a call plays at the next tick. After that the buffer has
+// to hold half the target, where the time that its last packet has waited
+// counts as sound. If the sender's time line has jumped, the jump has to have
+// passed as well, or the buffer to hold 50 ms more than the target.
+func (n *neteq) start(b *Buffer) time.Duration {
+	first, last := bounds(b.queue[b.head:])
+	if !b.heard {
+		return ceilTick(first.Arrival)
+	}
+	held := last.Media - first.Media // when last arrived
+	at := max(first.Arrival, last.Arrival, last.Arrival+n.target/2-held)
+	if jump := first.Media - b.media; jump > 0 {
+		full := last.Arrival + n.target + levelWindow - held + 1 // the source says: above
+		at = max(at, min(b.end+jump, full))
+	}
+	return ceilTick(at)
+}
+
+// bounds returns the first and the last packet that are not lost; there is one.
+func bounds(queue []Packet) (first, last *Packet) {
+	for i := range queue {
+		if !queue[i].Lost {
+			if first == nil {
+				first = &queue[i]
+			}
+			last = &queue[i]
+		}
+	}
+	return first, last
+}
+
+// stretch returns by how much longer a packet is played that begins at the time
+// at.
+func (n *neteq) stretch(at time.Duration, p *Packet) time.Duration {
+	delay := at - p.Media - n.transits.low
+	low := n.target
+	high := low + n.transits.high - n.transits.low + granularity
+	switch {
+	case delay >= 4*high:
+		n.stretched, n.stretchedA = true, at
+		return -min(stretchFast, p.Duration/2)
+	case n.stretched && at-n.stretchedA < stretchEvery:
+		return 0
+	case delay >= high:
+		n.stretched, n.stretchedA = true, at
+		return -min(stretchStep, p.Duration/2)
+	case delay < low:
+		n.stretched, n.stretchedA = true, at
+		return min(stretchStep, p.Duration/2)
+	}
+	return 0
+}
+
+// A histogram is NetEq's: probabilities in Q30 that forget.
+type histogram struct {
+	p      [buckets]int64
+	used   int // buckets from here on are 0
+	n      int
+	factor int64 // what stays when a sample is added, in Q15
+	base   int64 // what factor becomes in time
+}
+
+// allFirst makes h what n samples in the first bucket make it.
+func (h *histogram) allFirst(n int) {
+	h.p = [buckets]int64{1 << 30}
+	h.used, h.n = 1, n
+	h.factor = 0
+	if n > 0 {
+		h.factor = h.after(n)
+	}
+}
+
+func (h *histogram) after(n int) int64 {
+	return max(0, min(h.base, (1<<15)*int64(n+1-startWeight)/int64(n+1)))
+}
+
+func (h *histogram) add(bucket int) {
+	h.used = max(h.used, bucket+1)
+	sum := -int64(1) << 30
+	used := h.p[:h.used]
+	for i, p := range used {
+		p = p * h.factor >> 15
+		used[i] = p
+		sum += p
+	}
+	h.p[bucket] += (1<<15 - h.factor) << 15
+	sum += (1<<15 - h.factor) << 15
+	// Rounding has left sum where zero should be: take it from the first buckets.
+	for i := 0; sum != 0 && i < h.used; i++ {
+		c := min(max(sum, -sum), h.p[i]>>4)
+		if sum > 0 {
+			c = -c
+		}
+		h.p[i] += c
+		sum += c
+	}
+	h.n++
+	if h.factor != h.base {
+		h.factor = h.after(h.n)
+	}
+}
+
+// quantile returns the bucket that the q-quantile (in Q30) lies in.
+func (h *histogram) quantile(q int64) int {
+	over := int64(1)<<30 - h.p[0]
+	i := 0
+	for over > 1<<30-q && i < buckets-1 {
+		i++
+		over -= h.p[i]
+	}
+	return i
+}
+
+// transits keeps how long the packets in the window have travelled, and the
+// shortest and the longest of that.
+type transits struct {
+	items     []transit // in order of arrival, from head on
+	head      int
+	low, high time.Duration
+	lowAt     time.Duration // the media time of the latest packet with low
+	highAt    time.Duration
+}
+
+type transit struct{ media, took time.Duration }
+
+// add takes a packet; the window begins at from now.
+func (t *transits) add(media, took, from time.Duration) {
+	if media < from {
+		return
+	}
+	if len(t.items) == cap(t.items) && t.head > len(t.items)/2 {
+		t.items = t.items[:copy(t.items, t.items[t.head:])]
+		t.head = 0
+	}
+	t.items = append(t.items, transit{media, took})
+	for t.items[t.head].media < from {
+		t.head++
+	}
+	if len(t.items) == 1 {
+		t.low, t.lowAt, t.high, t.highAt = took, media, took, media
+		return
+	}
+	if took <= t.low {
+		t.low, t.lowAt = took, media
+	}
+	if took >= t.high {
+		t.high, t.highAt = took, media
+	}
+	if t.lowAt < from || t.highAt < from {
+		t.look(from)
+	}
+}
+
+// look finds the extremes anew, when one has left the window.
+func (t *transits) look(from time.Duration) {
+	t.low, t.high = 1<<63-1, -1<<63
+	for _, p := range t.items[t.head:] {
+		if p.media < from {
+			continue // it was overtaken
+		}
+		if p.took <= t.low {
+			t.low, t.lowAt = p.took, p.media
+		}
+		if p.took >= t.high {
+			t.high, t.highAt = p.took, p.media
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"firstsound/pipeline/scenario"
+)
+
+// newInitCmd returns the command that writes the default scenario for the user
+// to change.
+func newInitCmd(io streams) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write a scenario file with every setting explained",
+		Long: `Init writes the default scenario with all its comments to FILE: scenario.yaml if
+you do not name one, the standard output if it is "-". Change what you like and
+delete the rest: what is not in the file is as in the default scenario.`,
+		Example: `  firstsound init                     write scenario.yaml
+  firstsound init wifi.yaml           write wifi.yaml
+  firstsound init - | less            read it without writing a file`,
+		Args: atMost(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			name := "scenario.yaml"
+			if len(args) > 0 {
+				name = args[0]
+			}
+			if name == "-" {
+				_, err := fmt.Fprint(io.out, scenario.DefaultYAML())
+				return err
+			}
+			if err := writeScenario(name, force); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(io.out, "Wrote %s. Change it, then: firstsound run %[1]s\n", name)
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file if there is one")
+	return cmd
+}
+
+// writeScenario writes the default scenario to a file that is not there yet, or
+// in place of the one that is if force says so.
+func writeScenario(name string, force bool) error {
+	mode := os.O_WRONLY | os.O_CREATE | os.O_EXCL
+	if force {
+		mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
+	}
+	f, err := os.OpenFile(name, mode, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("init: there is a %s already: name another file, or overwrite it with --force", name)
+	}
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	_, err = f.WriteString(scenario.DefaultYAML())
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	return nil
+}

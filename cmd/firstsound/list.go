@@ -1,0 +1,147 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"firstsound/pipeline/scenario"
+)
+
+// A provider is a choice for a stage.
+type provider struct {
+	stage   string // the scenario's key of the stage's block: line, vad, asr, turn, agent.steps, agent.tools, llm, tts
+	name    string // what the block's key provider names
+	about   string // one line: what it is
+	options any    // its options with their defaults: a struct, or a pointer to one, with yaml tags; nil: none
+}
+
+// newListCmd returns the command that shows what a scenario can be made of.
+func newListCmd(io streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list [stages|providers|NAME]",
+		Short: "Show the stages, their providers and the options of each",
+		Long: `List shows the stages of the pipeline and the providers that each can have.
+With the name of a stage, of a provider, or of both (asr.sim) it shows their
+options: the key in the scenario, the default, and what it means.`,
+		Example: `  firstsound list                     all stages and providers
+  firstsound list asr                 the stage asr with the options of its providers
+  firstsound list llm.sim             one provider of one stage
+  firstsound list providers           all options of all providers`,
+		Args: atMost(1),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return listNames(registry()), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			all := registry()
+			if len(args) == 0 || args[0] == "stages" {
+				return listStages(io.out, all)
+			}
+			found := slices.DeleteFunc(slices.Clone(all), func(p provider) bool { return !p.answersTo(args[0]) })
+			if len(found) == 0 {
+				if near := scenario.Nearest(args[0], listNames(all)); near != "" {
+					return usagef("there is no stage or provider %q; did you mean %s?", args[0], near)
+				}
+				return usagef("there is no stage or provider %q; there are %s", args[0], strings.Join(listNames(all), ", "))
+			}
+			return listProviders(io.out, found)
+		},
+	}
+}
+
+// answersTo says whether the user means p, perhaps among others, by name.
+func (p provider) answersTo(name string) bool {
+	return name == "providers" || name == p.stage || name == p.name || name == p.stage+"."+p.name
+}
+
+// listNames returns all names that list takes.
+func listNames(all []provider) []string {
+	names := []string{"stages", "providers"}
+	for _, p := range all {
+		for _, name := range []string{p.stage, p.name} {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// listStages writes a line for each provider, under its stage.
+func listStages(w io.Writer, all []provider) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STAGE\tPROVIDER\tWHAT IT IS")
+	stage := ""
+	for _, p := range all {
+		shown := ""
+		if p.stage != stage {
+			stage, shown = p.stage, p.stage
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", shown, p.name, p.about)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nOptions: firstsound list STAGE.PROVIDER, such as asr.sim\nIn a scenario: asr: {provider: sim, ...}; for one run: --set asr.provider=sim")
+	return err
+}
+
+// listProviders writes providers with their options.
+func listProviders(w io.Writer, found []provider) error {
+	for i, p := range found {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if _, err := fmt.Fprintf(w, "%s: provider %s, %s\n", p.stage, p.name, p.about); err != nil {
+			return err
+		}
+		options := scenario.Options(p.options)
+		if len(options) == 0 {
+			fmt.Fprintln(w, "  no options")
+		}
+		for _, o := range options {
+			fmt.Fprintf(w, "\n  %s: %s\n", o.Key, o.Value)
+			if c := p.comment(o.Key); c != "" {
+				fmt.Fprint(w, wrap(c, 80, "      "))
+			}
+		}
+	}
+	return nil
+}
+
+// comment returns what the default scenario says about an option of p: where it
+// is of another provider, or does not mention the option, nothing.
+func (p provider) comment(key string) string {
+	if p.stage == "agent.steps" || p.stage == "agent.tools" {
+		return scenario.Comment(p.stage + ".0." + key)
+	}
+	return scenario.Comment(p.stage + "." + key)
+}
+
+// wrap breaks text into lines of at most width runes, each behind an indent.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	n := 0
+	for word := range strings.FieldsSeq(text) {
+		l := len([]rune(word))
+		switch {
+		case n == 0:
+			b.WriteString(indent)
+			n = len(indent)
+		case n+1+l > width:
+			b.WriteString("\n" + indent)
+			n = len(indent)
+		default:
+			b.WriteByte(' ')
+			n++
+		}
+		b.WriteString(word)
+		n += l
+	}
+	b.WriteByte('\n')
+	return b.String()
+}

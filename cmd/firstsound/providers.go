@@ -1,0 +1,134 @@
+package main
+
+import (
+	"strings"
+
+	"firstsound/asr"
+	"firstsound/asr/asrsim"
+	"firstsound/audio/netsim"
+	"firstsound/audio/vad"
+	"firstsound/clocks"
+	"firstsound/llm"
+	"firstsound/llm/llmsim"
+	"firstsound/pipeline"
+	"firstsound/pipeline/scenario"
+	"firstsound/pipeline/stepsim"
+	"firstsound/pipeline/turnsim"
+	"firstsound/tts"
+	"firstsound/tts/ttssim"
+)
+
+// The providers of each stage by name. To add one, add a line.
+var (
+	lines = table[func(session int) pipeline.Line]{
+		entry("netsim", "a modelled network and the playout buffer behind it", netsim.Defaults, func(e env, o netsim.Options) func(int) pipeline.Line {
+			return func(session int) pipeline.Line { return netsim.New(e.clock, e.seed, session, o) }
+		}),
+	}
+	vads = table[pipeline.VAD]{
+		entry("energy", "by level with an adaptive floor, worked out once for each recording", vad.Defaults, func(e env, o vad.Options) pipeline.VAD {
+			return vad.NewListener(e.clock, e.seed, o)
+		}),
+		nothing[pipeline.VAD]("none", "no VAD: the recognizer alone ends turns"),
+	}
+	recognizers = table[asr.Recognizer]{
+		entry("sim", "a model of a streaming service", asrsim.Defaults, func(e env, o asrsim.Options) asr.Recognizer {
+			return asrsim.New(e.clock, e.seed, o)
+		}),
+	}
+	detectors = table[pipeline.TurnDetector]{
+		entry("semantic", "a model of a semantic turn detector", turnsim.Defaults, func(e env, o turnsim.Options) pipeline.TurnDetector {
+			return turnsim.New(e.clock, e.seed, o)
+		}),
+		nothing[pipeline.TurnDetector]("none", "every stop of the VAD ends the turn"),
+	}
+	steps = table[pipeline.Step]{
+		entry("sim", "a model of a step: it takes time and makes the prompt longer", stepsim.Defaults, func(e env, o stepsim.Options) pipeline.Step {
+			return stepsim.New(e.clock, e.seed, e.name, o)
+		}),
+	}
+	models = table[llm.Model]{
+		entry("sim", "a model of a language model whose times are drawn", llmsim.Defaults, func(e env, o llmsim.Options) llm.Model {
+			return llmsim.New(e.clock, e.seed, o)
+		}),
+	}
+	synthesizers = table[tts.Synthesizer]{
+		entry("sim", "a model of a streaming service", ttssim.Defaults, func(e env, o ttssim.Options) tts.Synthesizer {
+			return ttssim.New(e.clock, e.seed, o)
+		}),
+	}
+)
+
+// registry returns all providers, for `firstsound list`.
+func registry() []provider {
+	var all []provider
+	all = lines.list(all, "line")
+	all = vads.list(all, "vad")
+	all = recognizers.list(all, "asr")
+	all = detectors.list(all, "turn")
+	all = steps.list(all, "agent.steps")
+	all = steps.list(all, "agent.tools")
+	all = models.list(all, "llm")
+	return synthesizers.list(all, "tts")
+}
+
+// env is what a run offers to providers.
+type env struct {
+	clock clocks.Clock
+	seed  uint64
+	name  string // of a step
+}
+
+// A table holds the providers of a stage, in the order in which they are shown.
+type table[T any] []choice[T]
+
+// A choice is one of them.
+type choice[T any] struct {
+	provider
+	make func(env, scenario.Block) (T, error)
+}
+
+// entry is a provider that takes options, which begin as defaults.
+func entry[T, O any](name, about string, defaults func() O, build func(env, O) T) choice[T] {
+	return choice[T]{
+		provider: provider{name: name, about: about, options: defaults()},
+		make: func(e env, b scenario.Block) (made T, err error) {
+			o := defaults()
+			if err := b.Decode(&o); err != nil {
+				return made, err
+			}
+			return build(e, o), nil
+		},
+	}
+}
+
+// nothing is a choice to do without.
+func nothing[T any](name, about string) choice[T] {
+	return choice[T]{
+		provider: provider{name: name, about: about},
+		make: func(_ env, b scenario.Block) (none T, err error) {
+			return none, b.Decode(nil)
+		},
+	}
+}
+
+// make makes the provider that b names.
+func (t table[T]) make(e env, b scenario.Block) (none T, err error) {
+	var names []string
+	for _, c := range t {
+		if c.name == b.Provider {
+			return c.make(e, b)
+		}
+		names = append(names, c.name)
+	}
+	return none, b.Errorf("provider", "there is no provider %q here; there is %s", b.Provider, strings.Join(names, ", "))
+}
+
+func (t table[T]) list(all []provider, stage string) []provider {
+	for _, c := range t {
+		p := c.provider
+		p.stage = stage
+		all = append(all, p)
+	}
+	return all
+}

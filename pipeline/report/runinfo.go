@@ -1,0 +1,37 @@
+package report
+
+// RunFormat names the layout of a run folder's files.
+const RunFormat = "firstsound.run/1"
+
+// A RunState says how far a run came.
+type RunState string
+
+// The states of a run.
+const (
+	StateRunning  RunState = "running"  // it has not ended, or its end could not be written
+	StateComplete RunState = "complete" // it came to its end
+	StatePartial  RunState = "partial"  // it was cut short; Reason says why
+)
+
+// RunInfo is what is known about a run as a whole: the file run.json.
+type RunInfo struct {
+	Format   string            `json:"format"`             // RunFormat
+	Tool     string            `json:"tool,omitempty"`     // firstsound's version
+	Go       string            `json:"go,omitempty"`       // Go's version
+	OS       string            `json:"os,omitempty"`       // GOOS
+	Arch     string            `json:"arch,omitempty"`     // GOARCH
+	CPUs     int               `json:"cpus,omitempty"`     // that the run could use
+	Clock    string            `json:"clock,omitempty"`    // virtual or real
+	Seed     uint64            `json:"seed"`               // of every random source
+	Name     string            `json:"name,omitempty"`     // of the scenario
+	Scenario string            `json:"scenario,omitempty"` // its whole text, YAML
+	Command  string            `json:"command,omitempty"`  // the line that runs it again
+	Fixed    map[string]string `json:"fixed,omitempty"`    // the fixed variables: two runs in which they differ do not compare
+	Started  string            `json:"started,omitempty"`  // wall time, RFC 3339; absent on a virtual clock
+	State    RunState          `json:"state,omitempty"`
+	Reason   string            `json:"reason,omitempty"` // of a partial run
+	Turns    int64             `json:"turns"`
+	Events   int64             `json:"events"`
+	End      *int64            `json:"end_ns,omitempty"` // when the run ended, on its clock
+	Timers   *Timers           `json:"timers,omitempty"` // of a run on the real clock: how late its timers were
+}

@@ -1,0 +1,262 @@
+package report
+
+import (
+	"math"
+	"slices"
+
+	"github.com/DataDog/sketches-go/ddsketch"
+	"github.com/DataDog/sketches-go/ddsketch/mapping"
+	"github.com/DataDog/sketches-go/ddsketch/store"
+	"github.com/montanaflynn/stats"
+)
+
+// DefaultExact is how many values of a metric are kept one by one. Quantiles
+// are exact up to it; beyond it they come from a sketch (SketchError).
+const DefaultExact = 100_000
+
+// SketchError is the relative error of quantiles beyond the exact limit, as
+// DDSketch guarantees it (Masson, Rim and Lee, VLDB 2019): half a per cent.
+const SketchError = 0.005
+
+// Quantile returns the quantile q, from 0 to 1, of sorted values by linear
+// interpolation between closest ranks (Hyndman and Fan's type 7, NumPy's
+// default), rounded to a whole number. ok is false if there are no values.
+//
+// stats.Percentile of montanaflynn agrees (a test says so), but it copies and
+// sorts floating-point numbers at every call, and knows no quantile 0.
+func Quantile(sorted []int64, q float64) (v int64, ok bool) {
+	if len(sorted) == 0 {
+		return 0, false
+	}
+	at := q * float64(len(sorted)-1)
+	low := int(math.Floor(at))
+	if low >= len(sorted)-1 {
+		return sorted[len(sorted)-1], true
+	}
+	a, b := sorted[low], sorted[low+1]
+	return a + int64(math.Round((at-float64(low))*float64(b-a))), true
+}
+
+// Resolves returns whether n values are enough to tell the quantile q: at least
+// 1/(1−q) of them.
+func Resolves(n int64, q float64) bool { return float64(n)*(1-q) > 1-1e-9 }
+
+// ranks returns the ranks, from 1, between which the quantile q of the whole
+// population lies with 95 % confidence: np ± 1.96·√(np(1−p)), rounded outwards
+// (Le Boudec, Performance Evaluation of Computer and Communication Systems,
+// section 2.2). A rank below 1 or above n says that n is too small for it.
+func ranks(n int64, q float64) (low, high int64) {
+	np := float64(n) * q
+	d := 1.96 * math.Sqrt(np*(1-q))
+	return int64(math.Floor(np - d)), int64(math.Ceil(np+d)) + 1
+}
+
+// A Figure is a quantile with its 95 % confidence interval from order
+// statistics. What the sample cannot bear is nil.
+type Figure struct {
+	Value *int64 `json:"value,omitempty"`
+	Low   *int64 `json:"low,omitempty"`
+	High  *int64 `json:"high,omitempty"`
+	// Absent says why there is no value: too few turns to tell this quantile.
+	Absent string `json:"absent,omitempty"`
+}
+
+// A Distribution is what many values of one metric come to. Its numbers are
+// whole, in the metric's unit.
+type Distribution struct {
+	N    int64  `json:"n"`
+	Mean *int64 `json:"mean,omitempty"`
+	SD   *int64 `json:"sd,omitempty"` // of the sample (n−1); nil for fewer than two values
+	Min  *int64 `json:"min,omitempty"`
+	P50  Figure `json:"p50"`
+	P95  Figure `json:"p95"`
+	P99  Figure `json:"p99"`
+	Max  *int64 `json:"max,omitempty"`
+	// RelativeError is that of the quantiles if they come from a sketch: nil
+	// if they are exact.
+	RelativeError *float64 `json:"relative_error,omitempty"`
+}
+
+// A series gathers the values of one metric.
+type series struct {
+	limit    int
+	exact    []int64 // until there are more than limit
+	sketch   *ddsketch.DDSketch
+	n        int64
+	min, max int64
+	// Of what is in the sketch, less shift, which is one of the values: so the
+	// difference of the two sums does not lose its digits.
+	shift, sum, squares float64
+	sorted              bool
+}
+
+// add takes one value.
+func (s *series) add(v int64) {
+	if s.n == 0 || v < s.min {
+		s.min = v
+	}
+	if s.n == 0 || v > s.max {
+		s.max = v
+	}
+	s.n++
+	if s.sketch == nil && len(s.exact) < s.limit {
+		s.exact, s.sorted = append(s.exact, v), false
+		return
+	}
+	if s.sketch == nil {
+		s.overflow()
+	}
+	s.intoSketch(v)
+}
+
+// overflow moves the values into a sketch.
+func (s *series) overflow() {
+	m, err := mapping.NewCubicallyInterpolatedMapping(SketchError) // without a logarithm for each value
+	if err != nil {
+		panic("report: the sketch's constant error is refused: " + err.Error())
+	}
+	s.sketch = ddsketch.NewDDSketchFromStoreProvider(m, store.DenseStoreConstructor)
+	s.shift = float64(s.exact[0])
+	for _, v := range s.exact {
+		s.intoSketch(v)
+	}
+	s.exact = nil
+}
+
+func (s *series) intoSketch(v int64) {
+	d := float64(v) - s.shift
+	s.sum += d
+	s.squares += d * d
+	if err := s.sketch.Add(float64(v)); err != nil {
+		panic("report: a whole number is beyond the sketch: " + err.Error())
+	}
+}
+
+// quantile returns the quantile q of the values so far, of which there is one.
+func (s *series) quantile(q float64) int64 {
+	if s.sketch == nil {
+		if !s.sorted {
+			slices.Sort(s.exact)
+			s.sorted = true
+		}
+		v, _ := Quantile(s.exact, q)
+		return v
+	}
+	v, err := s.sketch.GetValueAtQuantile(q)
+	if err != nil {
+		panic("report: the sketch has no quantile: " + err.Error())
+	}
+	return int64(math.Round(v))
+}
+
+// figure returns the quantile q with its interval.
+func (s *series) figure(q float64, absent string) Figure {
+	if !Resolves(s.n, q) {
+		return Figure{Absent: absent}
+	}
+	v := s.quantile(q)
+	f := Figure{Value: &v}
+	low, high := ranks(s.n, q)
+	f.Low, f.High = s.rank(low), s.rank(high)
+	return f
+}
+
+// rank returns the value of a rank from 1, or nil if there is no such rank.
+func (s *series) rank(r int64) *int64 {
+	if r < 1 || r > s.n || s.n < 2 {
+		return nil
+	}
+	v := int64(0)
+	if s.sketch == nil {
+		s.quantile(0) // sorts
+		v = s.exact[r-1]
+	} else {
+		v = s.quantile(float64(r-1) / float64(s.n-1))
+	}
+	return &v
+}
+
+// distribution returns what the values come to.
+func (s *series) distribution() Distribution {
+	d := Distribution{N: s.n}
+	d.P50 = s.figure(0.50, "fewer than 2 values")
+	d.P95 = s.figure(0.95, "fewer than 20 values")
+	d.P99 = s.figure(0.99, "fewer than 100 values")
+	if s.n == 0 {
+		return d
+	}
+	lowest, highest := s.min, s.max
+	d.Min, d.Max = &lowest, &highest
+	mean, sd := s.moments()
+	d.Mean = &mean
+	if s.n > 1 {
+		d.SD = &sd
+	}
+	if s.sketch != nil {
+		e := SketchError
+		d.RelativeError = &e
+	}
+	return d
+}
+
+// moments returns mean and standard deviation of at least one value, rounded.
+func (s *series) moments() (mean, sd int64) {
+	if s.sketch != nil {
+		n := float64(s.n)
+		around := max(0, s.squares-s.sum*s.sum/n) // of equal values the rounding may leave less than nothing
+		return int64(math.Round(s.shift + s.sum/n)), int64(math.Round(math.Sqrt(around / (n - 1))))
+	}
+	data := make(stats.Float64Data, len(s.exact))
+	for i, v := range s.exact {
+		data[i] = float64(v)
+	}
+	m, err := data.Mean()
+	if err != nil {
+		panic("report: mean of values: " + err.Error())
+	}
+	if s.n < 2 {
+		return int64(math.Round(m)), 0
+	}
+	d, err := data.StandardDeviationSample()
+	if err != nil {
+		panic("report: standard deviation of values: " + err.Error())
+	}
+	return int64(math.Round(m)), int64(math.Round(d))
+}
+
+// apportion rounds parts to multiples of unit so that they sum to the sum of
+// parts, rounded to unit: each is rounded down, and what is left goes to those
+// that lost most (the method of largest remainders).
+func apportion(parts []int64, unit int64) []int64 {
+	total, given := int64(0), int64(0)
+	out := make([]int64, len(parts))
+	for i, p := range parts {
+		total += p
+		out[i] = floor(p, unit)
+		given += out[i]
+	}
+	order := make([]int, len(parts))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return int((parts[b] - out[b]) - (parts[a] - out[a])) // a remainder is below unit
+	})
+	for _, i := range order {
+		if given >= floor(total+unit/2, unit) {
+			break
+		}
+		out[i] += unit
+		given += unit
+	}
+	return out
+}
+
+// floor rounds v down to a multiple of unit.
+func floor(v, unit int64) int64 {
+	r := v % unit
+	if r < 0 {
+		r += unit
+	}
+	return v - r
+}

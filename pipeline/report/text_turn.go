@@ -1,0 +1,352 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"firstsound/clocks/trace"
+)
+
+// turn writes one turn in full.
+func (p *page) turn(t *TurnRow, why string) {
+	if t == nil {
+		p.section("4 One turn in full", "")
+		p.text("  ", "", why)
+		return
+	}
+	p.section("4 One turn in full", why)
+	p.text("  ", "", turnName(t))
+	if t.Error != "" {
+		p.item("  error: ", red, t.Error)
+	}
+	begin, anchored := t.Marks.Get(string(trace.SpeechEnd))
+	if len(t.Segments) > 0 {
+		p.waterfall(t, begin)
+	} else {
+		p.text("  ", dim, noSegments(t))
+	}
+	p.marks(t, begin, anchored)
+	for _, f := range t.Flags {
+		p.line("  flag: %s", f)
+	}
+}
+
+// turnName says which turn it is.
+func turnName(t *TurnRow) string {
+	parts := []string{fmt.Sprintf("turn %d.%d", t.Session, t.Turn)}
+	if t.Request != "" {
+		parts = append(parts, "request "+t.Request)
+	}
+	if t.Utterance != "" {
+		parts = append(parts, "utterance "+t.Utterance)
+	}
+	if t.Bounds != "" {
+		parts = append(parts, "speech bounds "+t.Bounds)
+	}
+	parts = append(parts, t.Outcome)
+	if t.TTFS != nil {
+		parts = append(parts, "TTFS "+signedTTFS(*t.TTFS))
+	}
+	return strings.Join(parts, " · ")
+}
+
+// signedTTFS returns a TTFS; a negative one shows its sign.
+func signedTTFS(ns int64) string {
+	if ns < 0 {
+		return "−" + ms(-ns) + tie + "ms"
+	}
+	return ms(ns) + tie + "ms"
+}
+
+// noSegments says why a turn has no path.
+func noSegments(t *TurnRow) string {
+	switch {
+	case t.TTFS == nil:
+		if t.LastMark != "" {
+			return "there was no first sound, so there is no path; the last mark reached is " + t.LastMark
+		}
+		return "there is no path: no time to first sound"
+	case *t.TTFS < 0:
+		return fmt.Sprintf("the answer sounded %s ms into the user's speech, so there is no silence to explain", ms(-*t.TTFS))
+	}
+	return "the answer sounded at the very end of the speech: there is no silence to explain"
+}
+
+// waterfall draws the path on a time axis, and what lies beside it.
+func (p *page) waterfall(t *TurnRow, begin int64) {
+	whole := t.Segments[len(t.Segments)-1].End - begin
+	name, side := 14, 0
+	for _, s := range t.Segments {
+		name, side = max(name, textWidth(s.Stage)), max(side, textWidth(s.Setting))
+	}
+	for _, s := range t.Slacks {
+		name, side = max(name, textWidth(s.Mark)), max(side, len("slack 1234.5"))
+	}
+	name = min(name, 24)
+	side = min(side, 28, p.width-2-name-1-20-1-9-2) // at least 20 for the axis
+	wide := p.width - 2 - name - 1 - 1 - 9 - 2 - side
+	p.line("  %s %s", blanks(name), p.style(dim, axis(whole, wide)))
+	for _, s := range t.Segments {
+		p.line("  %s %s %s  %s", left(cut(clean(s.Stage), name), name), p.style(cyan, left(span(s.Start-begin, s.End-begin, whole, wide), wide)),
+			right(ms(s.End-s.Start), 9), p.style(dim, cut(clean(s.Setting), side)))
+	}
+	for _, s := range beside(t.Slacks, begin, begin+whole) {
+		p.line("  %s %s %s  %s", left(cut(clean(s.Mark), name), name), p.style(dim, left(point(s.At-begin, s.At+s.Slack-begin, whole, wide), wide)),
+			right("at "+ms(s.At-begin), 9), p.style(dim, "slack "+ms(s.Slack)))
+	}
+}
+
+// beside returns the slacks that lie on the axis and are not nothing.
+func beside(slacks []SlackRow, from, to int64) []SlackRow {
+	var out []SlackRow
+	for _, s := range slacks {
+		if s.At >= from && s.At <= to && s.Slack != 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// axis returns a time axis from 0 to whole, in ms.
+func axis(whole int64, wide int) string {
+	out := []rune(strings.Repeat("─", wide))
+	for i := range 3 {
+		label := []rune(fmt.Sprintf("┼%.0f", float64(whole)*float64(i)/3/1e6))
+		copy(out[i*wide/3:], label)
+	}
+	end := []rune(fmt.Sprintf("%.0f ms┤", float64(whole)/1e6))
+	if len(end)+6 < wide/3 {
+		copy(out[wide-len(end):], end)
+	}
+	return string(out)
+}
+
+// span returns a bar from start to end on an axis; a short one is a thin line.
+func span(start, end, whole int64, wide int) string {
+	a, b := float64(start)/float64(whole)*float64(wide), float64(end)/float64(whole)*float64(wide)
+	from, to := int(a), int(b)
+	if to == from {
+		if from == wide {
+			from--
+		}
+		return blanks(from) + "▏"
+	}
+	out := blanks(from)
+	if a-float64(from) >= 0.5 {
+		out += "▐"
+	} else {
+		out += "█"
+	}
+	out += strings.Repeat("█", to-from-1)
+	if rest := int((b - float64(to)) * 8); rest > 0 {
+		out += string(eighths[rest])
+	}
+	return out
+}
+
+// point returns a mark on an axis, and how far it could have moved.
+func point(at, to, whole int64, wide int) string {
+	a := min(int(float64(at)/float64(whole)*float64(wide)), wide-1)
+	b := min(int(float64(to)/float64(whole)*float64(wide)), wide-1)
+	return blanks(a) + "•" + strings.Repeat("┄", max(b-a, 0))
+}
+
+// marks lists the marks, in ms after speech_end, else in ms of the run.
+func (p *page) marks(t *TurnRow, begin int64, anchored bool) {
+	from := "after speech_end"
+	if !anchored {
+		from, begin = "since the run began (there is no speech_end)", 0
+	}
+	var parts []string
+	inTime := slices.Clone(t.Marks)
+	slices.SortStableFunc(inTime, func(a, b NamedValue) int { return cmp.Compare(a.Value, b.Value) })
+	for _, m := range inTime {
+		if m.Name == string(trace.TurnClosed) || m.Name == string(trace.TurnOpened) {
+			continue
+		}
+		parts = append(parts, m.Name+tie+signed(m.Value-begin))
+	}
+	p.text("  ", dim, "marks, in ms "+from+": "+strings.Join(parts, ", "))
+}
+
+// metrics writes the stages' metrics.
+func (p *page) metrics(r *Report) {
+	p.section("3 Stage metrics", "of the ok turns; – is not supported by n")
+	p.line("  %s", p.style(dim, left("", 20)+right("P50", 9)+right("P95", 9)+right("P99", 9)+right("max", 9)+"  "+left("unit", 9)+right("n", 8)))
+	var gone []MetricRow
+	for _, m := range r.Metrics {
+		switch {
+		case m.Values.N == 0 && isRare(m.Key), m.Key == Metrics[MetricTTFS].Key:
+		case m.Values.N == 0:
+			gone = append(gone, m)
+		default:
+			p.metric(m)
+		}
+	}
+	for _, m := range gone {
+		p.item("  "+left(m.Title, 20)+" absent: ", dim, whyAbsent(m))
+	}
+	if s := r.Sum; s != nil {
+		p.text("  ", "", fmt.Sprintf("TTFT %s + TPOT × (tokens − 1) %s + after the last token %s = LLM total %s ms (means of %s)",
+			ms(s.TTFT), ms(s.Decode), ms(s.Rest), ms(s.Total), countOf(s.Turns, "turn")))
+	}
+}
+
+// isRare returns whether a metric is left out where no turn has it.
+func isRare(key string) bool {
+	for i := range Metrics {
+		if Metrics[i].Key == key {
+			return Metrics[i].Rare
+		}
+	}
+	return false
+}
+
+// whyAbsent gives the reasons for a metric that no turn has.
+func whyAbsent(m MetricRow) string {
+	if len(m.Absent) == 0 {
+		return "no turn to tell it"
+	}
+	return reasonList(m.Absent)
+}
+
+// reasonList lists reasons with their counts.
+func reasonList(list []Reason) string {
+	var parts []string
+	for _, r := range list {
+		parts = append(parts, fmt.Sprintf("%s (%s)", r.Why, grouped(r.Turns)))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// metric writes one metric.
+func (p *page) metric(m MetricRow) {
+	v := &m.Values
+	row := left(m.Title, 20)
+	for _, f := range []Figure{v.P50, v.P95, v.P99, {Value: v.Max}} {
+		row += right(inUnit(f.Value, m.Unit), 9)
+	}
+	p.line("  %s  %s%s", row, left(shownUnit(m.Unit), 9), right(grouped(v.N), 8))
+	if len(m.Absent) > 0 && m.Key != Metrics[MetricBargeInStop].Key && !isRare(m.Key) {
+		p.item("      absent in some: ", dim, reasonList(m.Absent))
+	}
+}
+
+// inUnit returns a value as the text report shows it.
+func inUnit(v *int64, u Unit) string {
+	if v == nil {
+		return "–"
+	}
+	switch u {
+	case UnitTime:
+		return ms(*v)
+	case UnitPerToken:
+		return fmt.Sprintf("%.2f", float64(*v)/1e6)
+	case UnitMillionth:
+		return fmt.Sprintf("%.3f", float64(*v)/1e6)
+	}
+	return grouped(*v)
+}
+
+// shownUnit returns the unit that the text report shows.
+func shownUnit(u Unit) string {
+	switch u {
+	case UnitTime:
+		return "ms"
+	case UnitPerToken:
+		return "ms/token"
+	case UnitMillionth:
+		return "–"
+	case UnitCount:
+		return "times"
+	}
+	return string(u)
+}
+
+// outcomes writes how the turns ended, and what else was counted.
+func (p *page) outcomes(r *Report) {
+	p.section("5 Outcomes", "")
+	for _, o := range r.Outcomes {
+		p.item(fmt.Sprintf("  %s %s  ", left(clean(o.Outcome), 18), right(grouped(o.Turns), 8)), dim, o.Note)
+		if o.Note == "" {
+			p.line("  %s %s", left(clean(o.Outcome), 18), right(grouped(o.Turns), 8))
+		}
+	}
+	a := &r.Attempts
+	p.line("  attempts: %d failed, %d retries", a.Failures, a.Retries)
+	if a.Adopted+a.Discarded > 0 {
+		p.text("  ", "", speculation(a))
+	}
+	d := &r.Detector
+	if d.Turns > 0 {
+		p.line("  turn detector, of %s: early %s, stuck %s, forced %s", countOf(d.Turns, "turn"), rate(d.Early, d.Turns), rate(d.Stuck, d.Turns), rate(d.Forced, d.Turns))
+	}
+	for _, f := range r.Flags {
+		p.line("  flag %s: %s", f.Flag, countOf(f.Turns, "turn"))
+	}
+}
+
+// speculation says what speculative attempts gained and cost.
+func speculation(a *AttemptTotals) string {
+	out := fmt.Sprintf("speculative: %d adopted", a.Adopted)
+	if a.Adopted > 0 {
+		out += fmt.Sprintf(" (sent %s ms earlier on average)", ms(a.Saved/a.Adopted))
+	}
+	out += fmt.Sprintf(", %d discarded", a.Discarded)
+	if a.WastedOf > 0 {
+		out += fmt.Sprintf(" (%s tokens wasted, told by %d of them)", grouped(a.Wasted), a.WastedOf)
+	} else if a.Discarded > 0 {
+		out += " (tokens wasted: not told)"
+	}
+	return out
+}
+
+// rate returns a count and its part of n.
+func rate(k, n int64) string { return fmt.Sprintf("%d (%s)", k, percent(k, n)) }
+
+// run writes what has to be the same to get the same figures.
+func (p *page) run(r *RunInfo) {
+	if len(r.Fixed) > 0 {
+		var parts []string
+		for _, k := range sortedKeys(r.Fixed) {
+			parts = append(parts, strings.ReplaceAll(k+"="+r.Fixed[k], " ", tie))
+		}
+		p.line("")
+		p.item("  fixed: ", "", strings.Join(parts, " · "))
+	}
+	machine := strings.TrimSpace(strings.Join([]string{r.Tool, r.Go, strings.Trim(r.OS+"/"+r.Arch, "/")}, " "))
+	if machine != "" {
+		p.item("  by:    ", dim, machine+cpus(r.CPUs))
+	}
+	if r.Command != "" {
+		p.line("  again: %s", clean(r.Command))
+	}
+}
+
+// cpus says how many there were.
+func cpus(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s", countOf(int64(n), "CPU"))
+}
+
+// faults writes what cannot be right in the events.
+func (p *page) faults(f *Faults) {
+	if f.Count == 0 {
+		return
+	}
+	p.section("!! Faults in the events", "the figures of these turns may be wrong")
+	for _, row := range f.First {
+		where := fmt.Sprintf("  %d.%d", row.Session, row.Turn)
+		if row.Seq > 0 {
+			where += fmt.Sprintf(" event %d", row.Seq)
+		}
+		p.item(where+": ", red, row.Text)
+	}
+	if rest := f.Count - int64(len(f.First)); rest > 0 {
+		p.line("  and %s more", grouped(rest))
+	}
+}

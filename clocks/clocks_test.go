@@ -190,6 +190,31 @@ func TestQueue(t *testing.T) {
 	})
 }
 
+// One reader gives up, the next one comes: it is woken.
+func TestQueueChangesItsReader(t *testing.T) {
+	onBoth(t, func(t *testing.T, c Clock, run func(func())) {
+		var got int
+		run(func() {
+			q := NewQueue[int](c, "numbers")
+			first, cancel := WithCancel(context.Background(), c)
+			g, ctx := NewGroup(context.Background(), c)
+			g.Go("first", func() error { q.Get(first); return nil })
+			g.Go("second", func() error {
+				c.Sleep(ctx, ms)
+				cancel(errStop) // the first one is ready to run, and has not run yet
+				got, _ = q.Get(ctx)
+				return nil
+			})
+			c.Sleep(ctx, 2*ms)
+			q.Put(7)
+			g.Wait()
+		})
+		if got != 7 {
+			t.Errorf("got %d", got)
+		}
+	})
+}
+
 func TestGroupFirstErrorEndsAll(t *testing.T) {
 	onBoth(t, func(t *testing.T, c Clock, run func(func())) {
 		run(func() {

@@ -309,8 +309,11 @@ func (w *virtualWaiter) wait(ctx context.Context) error {
 		w.kept = false
 		return nil
 	}
-	w.p = w.v.current()
-	err := w.v.park(w.p, ctx, w.name)
-	w.p = nil
+	p := w.v.current()
+	w.p = p
+	err := w.v.park(p, ctx, w.name)
+	if w.p == p { // and not the next one, if this one's context has ended
+		w.p = nil
+	}
 	return err
 }

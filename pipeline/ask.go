@@ -86,9 +86,7 @@ func (a *attempt) run(ctx context.Context, model llm.Model, causes []trace.Ref) 
 	}
 	a.cutter = NewCutter(c.Cut)
 	a.send = r.t.rec.Record(a.sending(causes))
-	if r.firstSend == trace.None {
-		r.firstSend, r.sentAt = a.send, c.Clock.Now()
-	}
+	r.sent(a.send, a.number)
 	ahead := NewCutter(c.Cut)
 	req := llm.Request{
 		ID: r.t.id, RequestID: r.t.say.RequestID, Attempt: a.number, Language: r.t.say.Utterance.Language,
@@ -122,7 +120,10 @@ func (a *attempt) sending(causes []trace.Ref) trace.Event {
 	if r.prompt.dropped > 0 {
 		attrs = append(attrs, trace.Attr{Key: trace.AttrTrimmed, Int: int64(r.prompt.dropped)})
 	}
-	if r.speculative {
+	r.mu.Lock()
+	speculative := r.speculative
+	r.mu.Unlock()
+	if speculative {
 		attrs = append(attrs, trace.Attr{Key: trace.AttrSpeculate, Int: 1})
 	}
 	if a.round > 1 {

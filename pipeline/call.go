@@ -58,21 +58,19 @@ const (
 // wrong in a turn is in the record of the turn.
 func (o Options) Run(ctx context.Context, call Call) error {
 	c := &conversation{Options: o, Call: call, history: newHistory(o.Memory), news: clocks.NewQueue[news](o.Clock, "news of its turn")}
-	g, ctx := clocks.NewGroup(ctx, o.Clock)
+	g, inner := clocks.NewGroup(ctx, o.Clock)
 	var prev *turn
 	for n := 1; ; n++ {
 		say, ok := call.Script(n)
-		if !ok || c.waitToSpeak(ctx, prev, say) != nil {
+		if !ok || c.waitToSpeak(inner, prev, say) != nil {
 			break
 		}
 		t := c.newTurn(n, say, prev)
-		g.Go("turn", func() error { t.run(ctx); return nil })
+		g.Go("turn", func() error { t.run(inner); return nil })
 		prev = t
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	return nil
+	g.Wait() // turns return no errors
+	return context.Cause(ctx)
 }
 
 // waitToSpeak waits until the caller says what comes next.

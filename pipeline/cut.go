@@ -54,7 +54,7 @@ type Cutter struct {
 }
 
 // NewCutter returns a Cutter that cuts as how says.
-func NewCutter(how Cutting) *Cutter { return &Cutter{how: how} }
+func NewCutter(how Cutting) *Cutter { return &Cutter{how: how, text: make([]byte, 0, 256)} }
 
 // Push takes more of the text, which came at at, and calls piece for each piece
 // that is now complete, with the time when the last of its text was there: that
@@ -63,6 +63,11 @@ func NewCutter(how Cutting) *Cutter { return &Cutter{how: how} }
 func (c *Cutter) Push(at time.Duration, text string, piece func(text string, at time.Duration)) (progress bool) {
 	c.text = append(c.text, text...)
 	for c.seen < len(c.text) {
+		if b := c.text[c.seen]; c.end == 0 && plain(b) && c.how.Mode != CutWords { // most of all text
+			c.seen++
+			c.prev, c.visible = rune(b), true
+			continue
+		}
 		if !utf8.FullRune(c.text[c.seen:]) {
 			break // the rest of the character is still to come
 		}
@@ -92,6 +97,11 @@ func (c *Cutter) Push(at time.Duration, text string, piece func(text string, at 
 		c.prev = r
 	}
 	return progress
+}
+
+// plain says whether b is an ASCII letter or digit.
+func plain(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9'
 }
 
 // look takes r into account, and says whether a piece may end behind it.

@@ -33,7 +33,7 @@ func newHistory(m Memory) *history {
 	if m.SystemTokens == 0 {
 		m.SystemTokens = llm.EstimateTokens(m.System)
 	}
-	return &history{memory: m}
+	return &history{memory: m, entries: make([]entry, 0, 16)}
 }
 
 func (h *history) add(m llm.Message, tokens int) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,23 +18,28 @@ import (
 // writes, what the synthesizer says. A turn may begin several and throw all but
 // one away.
 type reply struct {
-	t           *turn
-	text        string // the transcript that it answers
-	causes      []trace.Ref
-	speculative bool // begun before the turn was committed
-	ctx         context.Context
-	cancelCtx   context.CancelCauseFunc
-	gate        *clocks.Queue[trace.Ref] // the turn's commit, before which nothing is spoken
-	pieces      *clocks.Queue[piece]
-	prompt      prompt
-	spoken      []entry // the user's words, and what tools said
+	t         *turn
+	text      string // the transcript that it answers
+	causes    []trace.Ref
+	ctx       context.Context
+	cancelCtx context.CancelCauseFunc
+	gate      *clocks.Queue[trace.Ref] // the turn's commit, before which nothing is spoken
+	pieces    *clocks.Queue[piece]
+	prompt    prompt
+	spoken    []entry      // the user's words, and what tools said
+	tokens    atomic.Int64 // of output, so far
+	failKind  string       // set before pieces is closed
+	failure   error
+	voice     voice
+	answering atomic.Bool // the answer's sound is there
+
+	mu          sync.Mutex // over what follows
+	speculative bool       // begun before the turn was committed, and not adopted
 	firstSend   trace.Ref
 	sentAt      time.Duration
-	tokens      atomic.Int64 // of output, so far
-	failKind    string       // set before pieces is closed
-	failure     error
-	voice       voice
-	answering   atomic.Bool // the answer's sound is there
+	attempt     int   // the last one
+	thrown      error // why the reply was thrown away
+	thought     bool  // the agent and the model have come to their end
 }
 
 // A piece is a part of the answer that is spoken in one go.
@@ -55,16 +61,26 @@ func (r *reply) start() {
 	r.t.g.Go("agent and model", func() error {
 		r.failKind, r.failure = r.think(r.ctx)
 		r.pieces.Close()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.thought = true
+		r.discarded()
 		return nil
 	})
 	r.t.g.Go("synthesizer", func() error {
-		err := r.voice.speak(r.ctx, r.pieces, r.gate)
-		kind := "tts"
-		if r.failure != nil {
-			kind, err = r.failKind, r.failure
+		kind, err := "tts", r.voice.speak(r.ctx, r.pieces, r.gate)
+		cutOff := r.ctx.Err() != nil
+		if err != nil && !cutOff {
+			r.cancelCtx(err) // nobody will hear the rest
 		}
-		if r.ctx.Err() != nil { // cut off: no failure
+		for ok := true; ok; { // until the model has come to its end too
+			_, ok = r.pieces.Get(context.Background())
+		}
+		switch {
+		case cutOff: // no failure
 			err = nil
+		case r.failure != nil && !errors.Is(r.failure, err): // and not because of err
+			kind, err = r.failKind, r.failure
 		}
 		r.t.inbox.Put(event{kind: evReplyOver, reply: r, text: kind, err: err})
 		return nil
@@ -73,17 +89,39 @@ func (r *reply) start() {
 
 // cancel ends the work.
 func (r *reply) cancel(cause error) {
-	thrownAway := errors.Is(cause, ErrDiscarded) || errors.Is(cause, ErrResumed)
-	if thrownAway && r.firstSend != trace.None && r.ctx.Err() == nil {
-		r.t.rec.Record(trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMDiscarded, Causes: []trace.Ref{r.firstSend},
-			Attempt: int(r.t.llmAttempts.Load()),
-			Attrs:   []trace.Attr{{Key: trace.AttrTokens, Int: r.tokens.Load()}, {Key: trace.AttrError, Text: cause.Error()}}})
+	if (errors.Is(cause, ErrDiscarded) || errors.Is(cause, ErrResumed)) && r.ctx.Err() == nil {
+		r.mu.Lock()
+		r.thrown = cause
+		r.discarded()
+		r.mu.Unlock()
 	}
 	r.cancelCtx(cause)
 }
 
+// discarded records that the reply was thrown away, once the model has told all
+// that it had written by then.
+func (r *reply) discarded() {
+	if r.thrown == nil || !r.thought || r.firstSend == trace.None {
+		return
+	}
+	r.t.rec.Record(trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMDiscarded, Causes: []trace.Ref{r.firstSend}, Attempt: r.attempt,
+		Attrs: []trace.Attr{{Key: trace.AttrTokens, Int: r.tokens.Load()}, {Key: trace.AttrError, Text: r.thrown.Error()}}})
+}
+
+// sent notes that a request has gone out.
+func (r *reply) sent(send trace.Ref, attempt int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.attempt = attempt
+	if r.firstSend == trace.None {
+		r.firstSend, r.sentAt = send, r.t.c.Clock.Now()
+	}
+}
+
 // adopt makes a speculative reply the answer.
 func (r *reply) adopt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !r.speculative {
 		return
 	}

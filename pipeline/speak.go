@@ -15,6 +15,12 @@ import (
 	"firstsound/tts"
 )
 
+// A passed is a mark, and when it was.
+type passed struct {
+	ref trace.Ref
+	at  time.Duration
+}
+
 // A voice speaks an answer, or a filler, to the caller.
 type voice struct {
 	r      *reply
@@ -29,6 +35,8 @@ type voice struct {
 	synthesis time.Duration // how long its making took
 	firstRef  trace.Ref     // its first samples
 	playing   trace.Ref     // the last of play_queued, play_start, play_stalled, play_resumed
+	passed    []passed      // all of them, until the first audible sample is reached
+	space     [4]passed     // for these
 	reached   bool
 	playback  audio.Playback
 	yields    *atomic.Bool // of a filler: the answer is there, say no more
@@ -130,7 +138,7 @@ func (v *voice) attempt(ctx context.Context, provider Named[tts.Synthesizer], nu
 			if errors.Is(err, ErrTimeout) {
 				e.Setting = "tts.timeout=" + timeout.String()
 			}
-			if v.sound != trace.FirstSound || errors.Is(context.Cause(ctx), ErrBargeIn) {
+			if v.sound != trace.FirstSound || v.r.ctx.Err() != nil { // cut off: no failure
 				return trace.None, err
 			}
 			return t.rec.Record(e), err
@@ -188,6 +196,8 @@ type sink struct {
 	v       *voice
 	player  audio.Player
 	mark    func(time.Duration, trace.Mark, []trace.Ref, ...trace.Attr) trace.Ref
+	rate    int
+	samples int // so far
 	audible *audio.Audible
 	found   bool
 	piece   int           // of the text, from 0
@@ -203,10 +213,14 @@ type arrival struct{ end, at time.Duration }
 func (s *sink) take(c tts.Chunk, ready trace.Ref) (err error) {
 	v := s.v
 	if len(c.Sound.PCM) > 0 {
-		if s.audible == nil {
-			if s.audible, err = audio.NewAudible(c.Sound.Rate); err != nil {
+		switch {
+		case s.audible == nil:
+			s.rate = c.Sound.Rate
+			if s.audible, err = audio.NewAudible(s.rate); err != nil {
 				return err
 			}
+		case c.Sound.Rate != s.rate:
+			return fmt.Errorf("sound at %d samples a second after sound at %d", c.Sound.Rate, s.rate)
 		}
 		if v.audio == 0 {
 			v.firstRef = s.mark(c.At, trace.TTSFirstFrame, []trace.Ref{ready})
@@ -214,7 +228,8 @@ func (s *sink) take(c tts.Chunk, ready trace.Ref) (err error) {
 				v.r.answering.Store(true)
 			}
 		}
-		v.audio += c.Sound.Duration()
+		s.samples += len(c.Sound.PCM)
+		v.audio = audio.Span(s.samples, s.rate)
 		s.player.Play(c.Sound)
 		if !s.found {
 			s.arrived = append(s.arrived, arrival{v.audio, c.At})
@@ -257,26 +272,42 @@ func (v *voice) played(e audio.PlayEvent) {
 	mark := func(m trace.Mark, stage trace.Stage, cause trace.Ref, attrs ...trace.Attr) trace.Ref {
 		return t.rec.Record(trace.Event{At: e.At, Mark: m, Causes: []trace.Ref{cause}, Stage: stage, Setting: e.Setting, Attrs: attrs})
 	}
+	pass := func(m trace.Mark, stage trace.Stage, cause trace.Ref) {
+		v.playing = mark(m, stage, cause)
+		if v.passed == nil {
+			v.passed = v.space[:0]
+		}
+		v.passed = append(v.passed, passed{v.playing, e.At})
+	}
 	switch e.Kind {
 	case audio.PlayQueued:
 		if answer {
-			v.playing = mark(trace.PlayQueued, trace.StageDownlink, v.firstRef)
+			pass(trace.PlayQueued, trace.StageDownlink, v.firstRef)
 		}
 	case audio.PlayStarted:
 		if answer {
-			v.playing = mark(trace.PlayStart, trace.StagePlayout, v.playing)
+			pass(trace.PlayStart, trace.StagePlayout, v.playing)
 		}
 	case audio.PlayStalled:
 		if answer && !v.reached {
-			v.playing = mark(trace.PlayStalled, trace.StageSilence, v.playing)
+			pass(trace.PlayStalled, trace.StageSilence, v.playing)
 		}
 	case audio.PlayResumed:
 		if answer && !v.reached {
-			v.playing = mark(trace.PlayResumed, trace.StagePlayout, v.playing)
+			pass(trace.PlayResumed, trace.StagePlayout, v.playing)
 		}
 	case audio.PlayReached:
 		v.reached = true
-		mark(v.sound, trace.StageSilence, v.playing)
+		if !answer && t.ctx.Err() != nil {
+			return // a filler that is still on its way when the turn is over
+		}
+		cause := v.playing
+		for _, p := range v.passed { // it may come to light late, when the sound has run out since
+			if p.at <= e.At {
+				cause = p.ref
+			}
+		}
+		mark(v.sound, trace.StageSilence, cause)
 		if answer {
 			t.inbox.Put(event{kind: evSound, at: e.At, reply: v.r})
 		}

@@ -47,8 +47,9 @@ type turn struct {
 	finals                        []string
 	partial                       string
 	partialRef, finalRef          trace.Ref
-	finalize                      *clocks.Queue[struct{}]
+	finalize                      *clocks.Queue[int] // pauses
 	mustFinalize                  atomic.Bool
+	resumed                       atomic.Int32 // the last pause after which the user went on
 
 	// What follows from it. A timer or a judgement that belongs to an earlier
 	// generation is stale: the user has spoken since.
@@ -110,7 +111,7 @@ func (c *conversation) newTurn(n int, say Say, prev *turn) *turn {
 		rec:      c.Recorder.Open(id),
 		inbox:    clocks.NewQueue[event](c.Clock, "its inbox"),
 		done:     clocks.NewQueue[struct{}](c.Clock, "the turn before to end"),
-		finalize: clocks.NewQueue[struct{}](c.Clock, "the speech to stop"),
+		finalize: clocks.NewQueue[int](c.Clock, "the speech to stop"),
 	}
 }
 
@@ -181,10 +182,15 @@ func (t *turn) listen() {
 	t.g.Go("asr", func() error {
 		req := asr.Request{ID: t.id, RequestID: t.say.RequestID, Attempt: 1, Language: u.Language, Finalize: func(ctx context.Context) error {
 			t.mustFinalize.Store(true)
-			if _, ok := t.finalize.Get(ctx); !ok {
-				return context.Cause(ctx)
+			for {
+				pause, ok := t.finalize.Get(ctx)
+				if !ok {
+					return context.Cause(ctx)
+				}
+				if pause > int(t.resumed.Load()) { // not one that is over already
+					return nil
+				}
 			}
-			return nil
 		}}
 		var failed error
 		for res, err := range t.c.ASR.Recognize(t.ctx, req, t.speech) {
@@ -278,6 +284,7 @@ func (t *turn) vadStarted(e event) {
 		}
 		return
 	}
+	t.resumed.Store(int32(t.pauses))
 	t.mark(e.at, trace.VADResumed, t.stop)
 	switch {
 	case t.replyOver:
@@ -307,7 +314,7 @@ func (t *turn) vadStopped(e event) {
 	t.pauses++
 	t.stopOffset = e.offset
 	t.stop = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStop, Causes: []trace.Ref{t.heard}, Setting: e.text})
-	t.finalize.Put(struct{}{})
+	t.finalize.Put(t.pauses)
 	if t.c.Turn.Server {
 		return
 	}
@@ -391,10 +398,11 @@ func (t *turn) recognized(e event) {
 	switch e.result {
 	case asr.Partial:
 		t.partial = e.text
-		if t.partialRef == trace.None {
-			t.partialRef = t.mark(e.at, trace.ASRPartial, t.speechStart)
+		early := t.c.Turn.Preemptive == PreemptPartial && t.stop != trace.None && !t.speaking && !t.committed
+		if t.partialRef == trace.None || early {
+			t.partialRef = t.mark(e.at, trace.ASRPartial, t.speechStart, t.heard)
 		}
-		if t.c.Turn.Preemptive == PreemptPartial && t.stop != trace.None && !t.speaking && !t.committed {
+		if early {
 			t.speculate(t.partialRef)
 		}
 	case asr.Final:

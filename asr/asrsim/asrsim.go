@@ -215,12 +215,13 @@ func (l *listening) after(heard time.Duration) error {
 	if len(plan) > 1 {
 		slices.SortStableFunc(plan, byTime)
 	}
+	asked := false
 	for finalize && len(plan) > 0 {
-		done, err := l.finalizedBy(plan[0].at)
-		if err != nil {
+		var err error
+		if asked, err = l.finalizedBy(plan[0].at); err != nil {
 			return err
 		}
-		if done {
+		if asked {
 			break
 		}
 		if err := l.tell(plan[0]); err != nil {
@@ -229,8 +230,10 @@ func (l *listening) after(heard time.Duration) error {
 		plan = plan[1:]
 	}
 	if finalize {
-		if err := l.req.Finalize(l.ctx); err != nil {
-			return err
+		if !asked {
+			if err := l.req.Finalize(l.ctx); err != nil {
+				return err
+			}
 		}
 		final = l.clock.Now() + l.draw(l.o.Finalize, "asr.finalize")
 	}

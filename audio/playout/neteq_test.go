@@ -17,8 +17,8 @@ func stream(n int, late func(i int) time.Duration) []Packet {
 	return ps
 }
 
-// The table of docs/webrtc.md, section 3: what a port of the delay manager, and
-// Chromium 156 itself, learned from these streams.
+// What a port of the delay manager, and Chromium 156 itself, was measured to
+// have learned from these streams.
 func TestTargets(t *testing.T) {
 	clean := func(int) time.Duration { return 0 }
 	paused := func(pause time.Duration, advanced bool) []Packet {

@@ -21,7 +21,7 @@ const (
 	VADStart     Mark = "vad_start"     // the voice activity detector says that speech has begun
 	VADStop      Mark = "vad_stop"      // the voice activity detector says that speech has stopped
 	VADResumed   Mark = "vad_resumed"   // it says that speech goes on, after a stop
-	ASRPartial   Mark = "asr_partial"   // the first partial transcript has arrived
+	ASRPartial   Mark = "asr_partial"   // the first partial transcript has arrived, or a later one on which the model is asked
 	ASREndpoint  Mark = "asr_endpoint"  // the recognizer's server says that the user has finished
 	ASRFinal     Mark = "asr_final"     // the final transcript has arrived
 	ASRTimeout   Mark = "asr_timeout"   // the wait for a final transcript is given up; the last partial one serves
@@ -179,5 +179,4 @@ const (
 	AttrStalled   = "stalled_ns"   // … and for how long
 	AttrConcealed = "concealed_ns" // … audio lost on the way and made up
 	AttrHeard     = "heard_ns"     // of PlayStopped, PlayEnd: how much of the answer had been played
-	AttrOverlap   = "overlap_ns"   // of FirstSound: how long it sounded into the user's speech
 )

@@ -20,7 +20,7 @@ import (
 const (
 	exitOK     = 0
 	exitFailed = 1 // something went wrong
-	exitUsage  = 2 // the command line is wrong
+	exitUsage  = 2 // the command line, or what it names to be run, is wrong
 )
 
 // streams are what a command reads from and writes to.
@@ -57,19 +57,42 @@ func run(args []string, io streams) int {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
+	out := &output{Writer: io.out}
+	io.out = out
 	root := newRoot(io)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
+		err = out.err
+	}
+	if err == nil {
 		return exitOK
 	}
 	fmt.Fprintf(io.err, "firstsound: %v\n", err)
-	var wrong *scenario.Error
-	if errors.As(err, new(usageError)) || errors.As(err, &wrong) && wrong.Setting() {
-		fmt.Fprintf(io.err, "Try %q.\n", cmd.CommandPath()+" --help")
-		return exitUsage
+	if !errors.As(err, new(usageError)) {
+		return exitFailed
 	}
-	return exitFailed
+	var wrong *scenario.Error
+	if !errors.As(err, &wrong) || wrong.Setting() {
+		fmt.Fprintf(io.err, "Try %q.\n", cmd.CommandPath()+" --help")
+	}
+	return exitUsage
+}
+
+// An output remembers the first error of writing to it: a command that prints
+// line by line need not look.
+type output struct {
+	io.Writer
+	err error
+}
+
+// Write writes p.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
 }
 
 // newRoot returns the command that has all the others.
@@ -98,7 +121,7 @@ clock is virtual (hundreds of turns in a blink, the same every time) or real.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		newRunCmd(io), newShowCmd(io), newSelftestCmd(io),
+		newRunCmd(io), newShowCmd(io), newSweepCmd(io), newSelftestCmd(io),
 		newInitCmd(io), newListCmd(io), newVersionCmd(io),
 	)
 	root.SetHelpCommand(newHelpCmd(root))
@@ -121,7 +144,7 @@ Commands:
 Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}
 {{end}}{{if .HasAvailableSubCommands}}
-Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong.
+Exit codes: 0 all is well, 1 something failed, 2 the command line or the scenario is wrong.
 More about a command: {{.CommandPath}} COMMAND --help
 {{end}}`
 
@@ -156,6 +179,13 @@ func flagError(cmd *cobra.Command, err error) error {
 			return usagef("there is no flag --%s; did you mean --%s?", name, near)
 		}
 		return usagef("there is no flag --%s", name)
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		f := invalid.GetFlag()
+		if want := map[string]string{"int": "a whole number", "duration": "a time such as 800ms", "bool": "true or false"}[f.Value.Type()]; want != "" {
+			return usagef("--%s takes %s, not %q", f.Name, want, invalid.GetValue())
+		}
 	}
 	return usageError{err}
 }

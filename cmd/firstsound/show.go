@@ -39,6 +39,9 @@ says what is in them.`,
 			if !cmd.Flags().Changed("target") {
 				target, source = recordedTarget(src.Info.Scenario)
 			}
+			if err := v.checkTarget(target); err != nil {
+				return err
+			}
 			r, err := report.Read(args[0], v.options(target, source, src.Info.Seed))
 			if err != nil {
 				return err

@@ -72,8 +72,9 @@ type Options struct {
 }
 
 // Defaults are the options of Llama-3.1-8B in bf16 on one H100 SXM under vLLM,
-// at moderate load, in the same region. The letters and values are those of the
-// step time in docs/simulator.md, section 1.1.
+// at moderate load, in the same region. F is the card's
+// arithmetic (989.5 TFLOP/s), ηc the part of it that the server reached, Pblk
+// the parameters of the model's layers.
 //
 //   - prefill 22.6µs: GEMM 2·Pblk/(F·ηc) = 2·6.98e9/(989.5e12·0.64) = 22.04 µs,
 //     and attention 4·L·Hq·dh·t/2/(F·ηa) = 4·32·32·128·500/(989.5e12·0.50) =

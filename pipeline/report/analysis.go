@@ -197,6 +197,9 @@ func (a *analysis) checkOrder() {
 		if i == none || j == none || o.sound && filler {
 			continue
 		}
+		if n, m := a.g.events[i].Attempt, a.g.events[j].Attempt; n != m && n > 0 && m > 0 {
+			continue // of different attempts: the model has called a tool between them
+		}
 		if a.g.nodes[i].at > a.g.nodes[j].at && a.g.before(o.before, a.g.nodes[j].at) == none {
 			a.g.problem(int(j), "%s at %d ns is before %s at %d ns", a.g.events[j].Mark, int64(a.g.nodes[j].at), a.g.events[i].Mark, int64(a.g.nodes[i].at))
 		}

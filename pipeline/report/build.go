@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"firstsound/clocks/trace"
 )
@@ -96,16 +97,42 @@ func (r *reasons) sorted() []Reason {
 	return out
 }
 
-// sumCheck returns the means of the terms of the LLM's total.
+// sumCheck returns the means of the terms of the time from the request to the
+// end of the answer.
 func (s *Summary) sumCheck() *SumCheck {
 	n := s.sum.Turns
 	if n == 0 {
 		return nil
 	}
 	parts := apportion([]int64{s.sum.TTFT, s.sum.Decode, s.sum.Total - s.sum.TTFT - s.sum.Decode}, n)
-	out := &SumCheck{Turns: n, TTFT: parts[0] / n, Decode: parts[1] / n, Rest: parts[2] / n}
-	out.Total = out.TTFT + out.Decode + out.Rest
+	out := &SumCheck{Turns: n, TTFT: parts[0] / n, Decode: parts[1] / n, Speech: parts[2] / n}
+	out.Total = out.TTFT + out.Decode + out.Speech
+	out.Blame = blame(s.values[MetricTTFT].distribution().P50, s.values[MetricTPOT].distribution().P50)
 	return out
+}
+
+// Above these a term counts as high. They are experience values, not limits:
+// 750 ms is the most that Twilio's guide of Nov 2025 allows a voice agent's model
+// (relayed by callsphere.ai); below 20 tokens a second a sentence takes longer
+// than half a second to write (assumption: 12 tokens).
+const (
+	highTTFT = int64(750 * time.Millisecond)
+	highTPOT = int64(50 * time.Millisecond)
+)
+
+// blame says which term is high, and what that usually means.
+func blame(ttft, tpot Figure) string {
+	waiting := ttft.Value != nil && *ttft.Value > highTTFT
+	decoding := tpot.Value != nil && *tpot.Value > highTPOT
+	switch {
+	case waiting && decoding:
+		return "TTFT and TPOT are both high: a server under load, or too small for the model"
+	case waiting:
+		return "TTFT is high and TPOT is not: waiting (connection, queue, prefill, load)"
+	case decoding:
+		return "TPOT is high and TTFT is not: decoding (engine, quantization, concurrency)"
+	}
+	return "neither TTFT nor TPOT is high: what takes long is the length of the answer, its synthesis or its playback"
 }
 
 // outcomeOrder is the order in which outcomes are shown.

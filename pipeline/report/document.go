@@ -19,7 +19,7 @@ type Report struct {
 	Silence  Silence       `json:"silence"`
 	Improve  Improve       `json:"improve"`
 	Metrics  []MetricRow   `json:"metrics"`
-	Sum      *SumCheck     `json:"llm_sum,omitempty"`
+	Sum      *SumCheck     `json:"sum,omitempty"`
 	Turn     *TurnRow      `json:"turn,omitempty"`        // one turn in full
 	TurnWhy  string        `json:"turn_choice,omitempty"` // why this one, or why none
 	Outcomes []OutcomeRow  `json:"outcomes"`
@@ -109,15 +109,17 @@ type Reason struct {
 	Turns int64  `json:"turns"`
 }
 
-// A SumCheck holds TTFT + TPOT × (tokens − 1) against the LLM's total: means
-// over the ok turns that have all four. Rest is what comes after the last
-// token, and what the division of TPOT has rounded off.
+// A SumCheck splits the time from the request to the end of the answer as
+// TTFT + TPOT × (tokens − 1) + synthesis and playback: means over the ok turns
+// that have all of it. Speech is what is left of the total: it overlaps with the
+// decoding, so it is what comes after the last token.
 type SumCheck struct {
-	Turns  int64 `json:"turns"`
-	TTFT   int64 `json:"ttft_ns"`
-	Decode int64 `json:"tpot_times_tokens_ns"`
-	Rest   int64 `json:"rest_ns"`
-	Total  int64 `json:"llm_total_ns"`
+	Turns  int64  `json:"turns"`
+	TTFT   int64  `json:"ttft_ns"`
+	Decode int64  `json:"tpot_times_tokens_ns"`
+	Speech int64  `json:"synthesis_and_playback_ns"`
+	Total  int64  `json:"request_to_play_end_ns"`
+	Blame  string `json:"blame"` // which term is high, and what that usually means
 }
 
 // An OutcomeRow counts the turns of one outcome.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func Create(dir string, info RunInfo, overwrite bool) (*Folder, error) {
 	for _, name := range []string{RunFile, EventsFile, TurnsFile} {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		if err == nil && !overwrite {
-			return nil, fmt.Errorf("run folder %s: %w (%s): give another folder, or say that it may be overwritten", dir, ErrExists, name)
+			return nil, fmt.Errorf("run folder %s: %w (%s)", dir, ErrExists, name)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("run folder: %w", err)
@@ -103,7 +104,7 @@ func (f *Folder) Turn(t *Turn) {
 // Flush writes what is in memory to the files, and returns Err.
 func (f *Folder) Flush() error {
 	if f.err == nil {
-		f.err = errors.Join(f.events.flush(), f.turns.flush())
+		f.err = cmp.Or(f.events.flush(), f.turns.flush())
 	}
 	return f.err
 }
@@ -119,7 +120,7 @@ func (f *Folder) SetTimers(t *Timers) { f.info.Timers = t }
 // end on its clock, if it is known. It returns the first error.
 func (f *Folder) Close(state RunState, reason string, end Limit) error {
 	err := f.Flush()
-	err = errors.Join(err, f.events.file.Close(), f.turns.file.Close())
+	err = cmp.Or(err, f.events.file.Close(), f.turns.file.Close())
 	f.info.State, f.info.Reason = state, reason
 	if err != nil {
 		f.info.State, f.info.Reason = StatePartial, "not all could be written: "+err.Error()
@@ -129,7 +130,7 @@ func (f *Folder) Close(state RunState, reason string, end Limit) error {
 		at := int64(end.At)
 		f.info.End = &at
 	}
-	return errors.Join(err, f.writeInfo())
+	return cmp.Or(err, f.writeInfo())
 }
 
 // Info returns what run.json holds now.
@@ -165,7 +166,6 @@ type output interface {
 
 // lines are a file of lines that is written in large pieces.
 type lines struct {
-	path string
 	file output
 	buf  []byte // whole lines
 	size int64  // of the file
@@ -177,7 +177,7 @@ func (l *lines) create(path string) error {
 	if err != nil {
 		return fmt.Errorf("run folder: %w", err)
 	}
-	l.path, l.file = path, f
+	l.file = f
 	return nil
 }
 
@@ -191,7 +191,7 @@ func (l *lines) flush() error {
 		if cut := l.file.Truncate(l.size); cut != nil && whole < n {
 			err = fmt.Errorf("%w; its last line is cut off: %w", err, cut)
 		}
-		return fmt.Errorf("run folder: %s: %w", l.path, err)
+		return fmt.Errorf("run folder: %w", err) // which names the file
 	}
 	l.size += int64(n)
 	l.buf = l.buf[:0]

@@ -26,6 +26,7 @@ const (
 	MetricHarness
 	MetricFirstFiller
 	MetricAfterFiller
+	MetricOverlap
 	MetricLateStart
 	MetricTTFSFromDue
 
@@ -75,6 +76,7 @@ var Metrics = [MetricCount]MetricInfo{
 	MetricHarness:           {Key: "harness_ns", Title: "harness", Unit: UnitTime, Means: "time on the critical path between a cause being there and the tool acting on it"},
 	MetricFirstFiller:       {Key: "first_filler_ns", Title: "first filler", Unit: UnitTime, Means: "first_filler − speech_end", Rare: true},
 	MetricAfterFiller:       {Key: "after_filler_ns", Title: "filler to answer", Unit: UnitTime, Means: "first_sound − first_filler", Rare: true},
+	MetricOverlap:           {Key: "overlap_ns", Title: "overlap", Unit: UnitTime, Means: "how long an early reply sounded before speech_end", Rare: true},
 	MetricLateStart:         {Key: "late_start_ns", Title: "late start", Unit: UnitTime, Means: "turn_opened − when the turn was due", Rare: true},
 	MetricTTFSFromDue:       {Key: "ttfs_from_due_ns", Title: "TTFS from due", Unit: UnitTime, Means: "TTFS + late start: as if the turn had begun when it was due", Rare: true},
 }
@@ -129,6 +131,7 @@ func (a *analysis) measure() {
 	v[MetricHarness] = a.harness()
 	v[MetricFirstFiller] = a.between(kindSpeechEnd, kindFirstFiller)
 	v[MetricAfterFiller] = a.between(kindFirstFiller, kindFirstSound)
+	v[MetricOverlap] = a.overlap()
 	a.measureDue()
 }
 
@@ -323,6 +326,22 @@ func (a *analysis) harness() Value {
 		}
 	}
 	return here(sum)
+}
+
+// overlap returns how long an early reply sounded before the user had finished.
+func (a *analysis) overlap() Value {
+	if !a.turn.TTFS.OK || a.turn.TTFS.N >= 0 {
+		return absent("no early reply")
+	}
+	end := a.chosen[kindPlayStopped]
+	if end == none {
+		end = a.chosen[kindPlayEnd]
+	}
+	if end == none {
+		return absent("neither play_end nor play_stopped")
+	}
+	until := min(a.g.nodes[end].at, a.g.nodes[a.g.speechEnd].at)
+	return here(int64(until - a.g.nodes[a.g.firstSound].at))
 }
 
 // measureDue measures from when an open-loop turn was due.

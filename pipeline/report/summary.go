@@ -117,11 +117,18 @@ func (s *Summary) Add(t *Turn) {
 	case OutcomeOK:
 		s.addOK(t)
 	case OutcomeInterrupted:
-		if v := t.Values[MetricBargeInStop]; v.OK {
-			s.values[MetricBargeInStop].add(v.N)
-		} else {
-			s.lacking[MetricBargeInStop].add(v.Why)
-		}
+		s.addValue(MetricBargeInStop, t)
+	case OutcomeEarlyReply:
+		s.addValue(MetricOverlap, t)
+	}
+}
+
+// addValue adds the turn's value of one metric.
+func (s *Summary) addValue(m Metric, t *Turn) {
+	if v := &t.Values[m]; v.OK {
+		s.values[m].add(v.N)
+	} else {
+		s.lacking[m].add(v.Why)
 	}
 }
 
@@ -153,11 +160,7 @@ func (s *Summary) addCounters(t *Turn) {
 // addOK adds the figures of an ok turn.
 func (s *Summary) addOK(t *Turn) {
 	for m := range t.Values {
-		if v := &t.Values[m]; v.OK {
-			s.values[m].add(v.N)
-		} else {
-			s.lacking[m].add(v.Why)
-		}
+		s.addValue(Metric(m), t)
 	}
 	s.addSum(t)
 	if !t.TTFS.OK {
@@ -171,9 +174,10 @@ func (s *Summary) addOK(t *Turn) {
 	s.addPath(t)
 }
 
-// addSum adds the terms of the LLM's total.
+// addSum adds the terms of the time from the request to the end of the answer.
 func (s *Summary) addSum(t *Turn) {
-	ttft, tpot, total, n := t.Values[MetricTTFT], t.Values[MetricTPOT], t.Values[MetricLLMTotal], t.Values[MetricOutput]
+	ttft, tpot, n := t.Values[MetricTTFT], t.Values[MetricTPOT], t.Values[MetricOutput]
+	total := t.Between(trace.LLMSend, trace.PlayEnd)
 	if !ttft.OK || !tpot.OK || !total.OK || !n.OK {
 		return
 	}

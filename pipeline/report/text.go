@@ -275,7 +275,7 @@ func (p *page) silence(s *Silence, ok int64) {
 	most, mostTail := slices.Max(append(median, 1)), slices.Max(append(tail, 1))
 	median, tail = apportion(median, tenth), apportion(tail, tenth)
 	wide := p.barWidth(s, name)
-	p.line("  %s  %s  %s  owned by setting", left("stage", name), left("  at the median", 16+wide), left("  in the slowest 5 %", 16+wide))
+	p.line("  %s  %s  %s  %s", left("stage", name), left("  at the median", 16+wide), left("  in the slowest 5 %", 16+wide), cut("owned by setting", p.width-40-name-2*wide))
 	for i, r := range s.Rows {
 		p.line("  %s  %s  %s  %s", left(cut(clean(r.Stage), name), name),
 			p.share(median[i], s.MedianTTFS, most, wide), p.share(tail[i], s.TailTTFS, mostTail, wide), p.style(cyan, cut(clean(r.Setting), p.width-40-name-2*wide)))

@@ -189,8 +189,9 @@ func (p *page) metrics(r *Report) {
 		p.item("  "+left(m.Title, 20)+" absent: ", dim, whyAbsent(m))
 	}
 	if s := r.Sum; s != nil {
-		p.text("  ", "", fmt.Sprintf("TTFT %s + TPOT × (tokens − 1) %s + after the last token %s = LLM total %s ms (means of %s)",
-			ms(s.TTFT), ms(s.Decode), ms(s.Rest), ms(s.Total), countOf(s.Turns, "turn")))
+		p.text("  ", "", fmt.Sprintf("TTFT %s + TPOT × (tokens − 1) %s + synthesis and playback %s = %s ms from the request to the end of the answer (means of %s)",
+			ms(s.TTFT), ms(s.Decode), ms(s.Speech), ms(s.Total), countOf(s.Turns, "turn")))
+		p.text("  ", "", s.Blame)
 	}
 }
 
@@ -319,6 +320,9 @@ func (p *page) run(r *RunInfo) {
 	machine := strings.TrimSpace(strings.Join([]string{r.Tool, r.Go, strings.Trim(r.OS+"/"+r.Arch, "/")}, " "))
 	if machine != "" {
 		p.item("  by:    ", dim, machine+cpus(r.CPUs))
+	}
+	if t := r.Timers; t != nil {
+		p.line("  timers: %s, late by P50 %s ms, P99 %s ms, max %s ms", countOf(int64(t.N), "wait"), ms(t.P50), ms(t.P99), ms(t.Max))
 	}
 	if r.Command != "" {
 		p.line("  again: %s", clean(r.Command))

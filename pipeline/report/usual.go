@@ -64,6 +64,7 @@ var usuals = []usual{
 	{mark: trace.TurnDecision, waits: on(trace.StageTurn, trace.VADStop, trace.ASRFinal, trace.ASREndpoint, trace.SpeechHeard, trace.SpeechEnd)},
 	{mark: trace.TurnDelay, waits: on(trace.StageTurn, trace.TurnDecision, trace.VADStop, trace.ASRFinal, trace.ASREndpoint, trace.SpeechHeard, trace.SpeechEnd)},
 	{mark: trace.TurnEnd, waits: on(trace.StageTurn, trace.TurnDelay, trace.TurnDecision, trace.VADStop, trace.ASRFinal, trace.ASREndpoint, trace.SpeechHeard, trace.SpeechEnd)},
+	{mark: trace.ASRTimeout, waits: on(trace.StageASR, trace.TurnEnd)},
 	{mark: trace.TurnDropped, waits: on(trace.StageTurn, trace.TurnEnd, trace.VADResumed)},
 
 	{mark: trace.AgentStart, waits: on(trace.StageHarness, trace.TurnEnd, trace.ASRFinal, trace.ASRPartial)},

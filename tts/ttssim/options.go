@@ -53,12 +53,12 @@ type Options struct {
 //     interquartile range of 100 ms (Coval, 2026-05-04). The figure includes the
 //     network.
 //   - lead_silence 80ms: the streams of pipecat#4782 begin with that much
-//     (docs/voice-cases.md, 42). Engines differ: flite 194 to 267 ms, espeak-ng 1
-//     to 4 ms (docs/engines.md).
+//     (case 42 of firstsound selftest). Engines differ: flite 194 to 267 ms, espeak-ng 1
+//     to 4 ms (measured with Debian 12's 2.2 and 1.51).
 //   - tail_silence 0: not known.
-//   - rtf 0.1: Piper on 4 threads has 0.106, Kokoro on a GPU 0.03
-//     (docs/simulator.md, section 3); assumption for a hosted one.
-//   - rate 15: 196 characters in 13 s (docs/simulator.md, section 3).
+//   - rtf 0.1: Piper on 4 threads has 0.106, Kokoro on a GPU 0.03 (their
+//     READMEs); assumption for a hosted one.
+//   - rate 15: 196 characters in 13 s, as in the benchmarks of local synthesizers.
 //   - rate_han 5.2: a Chinese character is a syllable, and Mandarin read aloud
 //     has 5.18 of them a second (Pellegrino, Coupé and Marsico, "A cross-language
 //     perspective on speech information rate", Language 87, 2011).

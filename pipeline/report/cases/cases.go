@@ -4,8 +4,10 @@
 package cases
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,76 +17,93 @@ import (
 
 // A Case is one report from the field.
 type Case struct {
-	Number string // in voice-cases.md
+	Number string // the case's own; one that is also played through the pipeline has the same number there
 	Source string // where it was reported
 	Story  string // what went wrong there, in our words
+	Right  string // what is right, in a few words
 	Events []trace.Event
-	Want   string // what the report must say of the events
+	Want   string // what the report must say of the events, to the nanosecond
 
 	target report.Limit
-	got    func(*run) string
+	got    func(*Run) string
 }
 
 // Check takes the events through the report, and returns what it says and what
 // it must say. An error says that it could say nothing.
 func (c *Case) Check() (got, want string, err error) {
-	r := &run{}
-	sum := report.NewSummary(report.Options{Percent: report.DefaultPercent, Target: c.target})
-	a, err := report.NewAssembler(report.Limit{}, report.DefaultPercent, func(t *report.Turn) {
-		sum.Add(t)
-		r.turns = append(r.turns, t.Clone())
-	})
+	r, err := Read(c.Events, c.target)
 	if err != nil {
-		return "", c.Want, err
+		return "", c.Want, fmt.Errorf("case %s: %w", c.Number, err)
 	}
-	for i := range c.Events {
-		a.Add(&c.Events[i])
-	}
-	late := a.Close()
-	if len(r.turns) == 0 {
-		return "", c.Want, fmt.Errorf("case %s: its events make no turn", c.Number)
-	}
-	r.report = sum.Report(report.RunInfo{}, late)
 	return c.got(r), c.Want, nil
 }
 
-// A run is what the events of a case come to.
-type run struct {
-	turns  []*report.Turn
-	report *report.Report
+// A Run is what the events of a case come to.
+type Run struct {
+	Events []trace.Event
+	Turns  []*report.Turn
+	Report *report.Report
 }
 
-// show writes a value in ms, or why it is absent.
-func show(v report.Value) string {
-	if !v.OK {
-		return "absent (" + v.Why + ")"
+// Read takes events through the report. The target may be unknown.
+func Read(events []trace.Event, target report.Limit) (*Run, error) {
+	r := &Run{Events: events}
+	sum := report.NewSummary(report.Options{Percent: report.DefaultPercent, Target: target})
+	a, err := report.NewAssembler(report.Limit{}, report.DefaultPercent, func(t *report.Turn) {
+		sum.Add(t)
+		r.Turns = append(r.Turns, t.Clone())
+	})
+	if err != nil {
+		return nil, err
 	}
-	return fmt.Sprintf("%g ms", float64(v.N)/1e6)
+	for i := range events {
+		a.Add(&events[i])
+	}
+	late := a.Close()
+	if len(r.Turns) == 0 {
+		return nil, errors.New("its events make no turn")
+	}
+	r.Report = sum.Report(report.RunInfo{}, late)
+	return r, nil
 }
 
-// of writes metrics of the first turn.
-func of(metrics ...report.Metric) func(*run) string {
-	return func(r *run) string {
+// show writes a value in its unit, times in ms, or why it is absent.
+func show(m report.Metric, v report.Value) string {
+	switch {
+	case !v.OK:
+		return "absent (" + v.Why + ")"
+	case report.Metrics[m].Unit == report.UnitTime:
+		return Milliseconds(time.Duration(v.N))
+	}
+	return strconv.FormatInt(v.N, 10)
+}
+
+// Milliseconds writes d to the nanosecond, in ms.
+func Milliseconds(d time.Duration) string { return fmt.Sprintf("%g ms", float64(d)/1e6) }
+
+// Of writes metrics of the first turn.
+func Of(metrics ...report.Metric) func(*Run) string {
+	return func(r *Run) string {
 		var parts []string
 		for _, m := range metrics {
-			parts = append(parts, report.Metrics[m].Title+" "+show(r.turns[0].Value(m)))
+			parts = append(parts, report.Metrics[m].Title+" "+show(m, r.Turns[0].Value(m)))
 		}
 		return strings.Join(parts, "; ")
 	}
 }
 
-// between writes the time between two marks of the first turn.
-func between(from, to trace.Mark) func(*run) string {
-	return func(r *run) string {
-		return fmt.Sprintf("%s to %s %s", from, to, show(r.turns[0].Between(from, to)))
+// Between writes the time between two marks of the first turn.
+func Between(from, to trace.Mark) func(*Run) string {
+	return func(r *Run) string {
+		return fmt.Sprintf("%s to %s %s", from, to, show(report.MetricTTFS, r.Turns[0].Between(from, to)))
 	}
 }
 
-// path writes the segments of the first turn, and their sum.
-func path(r *run) string {
+// Path writes the segments of the first turn, and their sum.
+func Path(r *Run) string {
 	var parts []string
 	sum := time.Duration(0)
-	for _, s := range r.turns[0].Segments {
+	for _, s := range r.Turns[0].Segments {
 		text := fmt.Sprintf("%s %g", s.Stage, float64(s.End-s.Start)/1e6)
 		if s.Setting != "" {
 			text += " [" + s.Setting + "]"
@@ -92,26 +111,76 @@ func path(r *run) string {
 		parts = append(parts, text)
 		sum += s.End - s.Start
 	}
-	return fmt.Sprintf("%s = %g ms", strings.Join(parts, " + "), float64(sum)/1e6)
+	return fmt.Sprintf("%s = %s", strings.Join(parts, " + "), Milliseconds(sum))
 }
 
-// flags writes the flags of the first turn.
-func flags(r *run) string { return fmt.Sprint("flags ", r.turns[0].Flags) }
+// Flags writes the flags of the first turn.
+func Flags(r *Run) string { return fmt.Sprint("flags ", r.Turns[0].Flags) }
 
-// attempts writes the attempts of the first turn.
-func attempts(r *run) string {
-	c := &r.turns[0].Counters
+// Outcome writes how the first turn ended.
+func Outcome(r *Run) string { return r.Turns[0].OutcomeKey() }
+
+// Request writes the ID of the first turn's request.
+func Request(r *Run) string { return "request " + r.Turns[0].Request }
+
+// Attempts writes the attempts of the first turn.
+func Attempts(r *Run) string {
+	c := &r.Turns[0].Counters
 	return fmt.Sprintf("failed %d, retries %d", c.Failures, c.Retries)
 }
 
-// all joins what several functions write.
-func all(list ...func(*run) string) func(*run) string {
-	return func(r *run) string {
+// Speculation writes what came of asking the model early in the first turn.
+func Speculation(r *Run) string {
+	c := &r.Turns[0].Counters
+	return fmt.Sprintf("adopted %d, %v saved, discarded %d, %d tokens wasted", c.Adopted, c.Saved, c.Discarded, c.Wasted)
+}
+
+// OKTurns writes how many turns were ok.
+func OKTurns(r *Run) string { return fmt.Sprintf("%d ok turn", r.Report.Headline.OK) }
+
+// Detector writes how the turn detector went wrong.
+func Detector(r *Run) string {
+	d := r.Report.Detector
+	return fmt.Sprintf("of %d turns early %d, stuck %d, forced %d", d.Turns, d.Early, d.Stuck, d.Forced)
+}
+
+// Faults writes what was wrong with the record.
+func Faults(r *Run) string {
+	f := r.Report.Faults
+	if f.Count == 0 {
+		return "no fault"
+	}
+	var texts []string
+	for _, p := range f.First {
+		texts = append(texts, p.Text)
+	}
+	word := "fault"
+	if f.Count > 1 {
+		word = "faults"
+	}
+	return fmt.Sprintf("%d %s: %s", f.Count, word, strings.Join(texts, ", "))
+}
+
+// All joins what several functions write.
+func All(list ...func(*Run) string) func(*Run) string {
+	return func(r *Run) string {
 		var parts []string
 		for _, f := range list {
 			parts = append(parts, f(r))
 		}
 		return strings.Join(parts, "; ")
+	}
+}
+
+// InTurn writes what f writes of the turn with this number.
+func InTurn(n int, f func(*Run) string) func(*Run) string {
+	return func(r *Run) string {
+		if n > len(r.Turns) {
+			return fmt.Sprintf("no turn %d", n)
+		}
+		one := *r
+		one.Turns = r.Turns[n-1:]
+		return f(&one)
 	}
 }
 

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"firstsound/pipeline/report"
+)
+
+func TestParseVary(t *testing.T) {
+	for text, want := range map[string][]string{
+		"vad.stop=200ms,500ms":                      {"vad.stop", "200ms", "500ms"},
+		"sessions=1,10":                             {"load.sessions", "1", "10"},
+		"asr.final=lognormal(247ms, 0.1),300ms":     {"asr.final", "lognormal(247ms, 0.1)", "300ms"},
+		"conversation.languages=[en],[zh],[en, zh]": {"conversation.languages", "[en]", "[zh]", "[en, zh]"},
+	} {
+		v, err := parseVary(text)
+		if got := append([]string{v.key}, v.values...); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "vad.stop", "vad.stop=", "=1", "a=1,,2"} {
+		if _, err := parseVary(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+func TestGrid(t *testing.T) {
+	got := grid([]vary{{"a", []string{"1", "2"}}, {"b", []string{"x", "y"}}})
+	want := [][]string{{"a=1", "b=x"}, {"a=1", "b=y"}, {"a=2", "b=x"}, {"a=2", "b=y"}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The order of the cells and their figures do not depend on how many run at the
+// same time.
+func TestSweepIsTheSameOnAnyNumberOfCores(t *testing.T) {
+	var first string
+	for _, jobs := range []string{"1", "2", "7"} {
+		out, errs, code := try("sweep", "--set", "load.turns=60", "--vary", "vad.stop=200ms,500ms,800ms", "--vary", "turn.provider=semantic,none", "--format", "csv", "--jobs", jobs)
+		if code != exitOK {
+			t.Fatal(errs)
+		}
+		if n := strings.Count(out, "\n"); n != 7 {
+			t.Errorf("%d lines:\n%s", n, out)
+		}
+		if first == "" {
+			first = out
+		} else if out != first {
+			t.Errorf("with %s jobs\n%s\nnot\n%s", jobs, out, first)
+		}
+	}
+}
+
+// Where the last thing to be waited for is the VAD, TTFS grows with its hangover
+// exactly: the draws are the same in all cells.
+func TestSweepSharesItsLuck(t *testing.T) {
+	ttfs := func(stop string) int64 {
+		r, err := simulate(context.Background(), "", []string{"vad.stop=" + stop, "turn.provider=none", "conversation.barge_in=0",
+			"line.uplink.jitter=0", "line.downlink.jitter=0", "line.playout.mode=ideal", "asr.final=1ms", "load.turns=60"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *r.Headline.TTFS.P50.Value
+	}
+	a, b := ttfs("600ms"), ttfs("800ms")
+	if d := b - a; d < 170e6 || d > 230e6 { // packets of 20 ms round it
+		t.Errorf("200 ms more of hangover moved the median by %.1f ms", float64(d)/1e6)
+	}
+}
+
+func TestKnee(t *testing.T) {
+	v := vary{"load.sessions", []string{"1", "10", "50", "100", "200"}}
+	make := func(ms ...int64) []cell {
+		var cells []cell
+		for i, x := range ms {
+			r := &report.Report{}
+			ns := x * 1e6
+			r.Headline.TTFS.P95.Value = &ns
+			cells = append(cells, cell{Values: []string{v.values[i]}, Report: r})
+		}
+		return cells
+	}
+	for _, test := range []struct {
+		p95  []int64
+		want string
+	}{
+		{[]int64{800, 810, 820, 900, 5000}, "100"},
+		{[]int64{800, 805, 810, 820, 830}, ""}, // flat
+		{[]int64{1, 10, 50, 100, 200}, ""},     // a straight line has no knee
+		{[]int64{800, 810, 900, 3000, 9000}, "50"},
+	} {
+		got := ""
+		if k := knees([]vary{v}, make(test.p95...)); len(k) == 1 {
+			got = k[0].At
+		}
+		if got != test.want {
+			t.Errorf("P95 %v: knee at %q, want %q", test.p95, got, test.want)
+		}
+	}
+}
+
+func TestSweepUsage(t *testing.T) {
+	for _, args := range [][]string{
+		{"sweep"}, {"sweep", "--vary", "x"}, {"sweep", "--vary", "vad.stopp=1ms,2ms"}, {"sweep", "--vary", "vad.stop=1,2"},
+		{"sweep", "--vary", "seed=1,2", "--format", "xml"}, {"sweep", "--vary", "seed=1,2", "--jobs", "0"}, {"sweep", "--vary", "clock=virtual,real"},
+	} {
+		if _, errs, code := try(args...); code != exitUsage {
+			t.Errorf("%v: exit code %d, %s", args, code, errs)
+		}
+	}
+}

@@ -18,9 +18,9 @@ build: ## one static binary, ./firstsound
 
 test: setup vet race short-fuzz short-bench ## everything: installs what the tests need, then runs them all
 
-# What the tests use beyond Go: a C compiler for the race detector, and the
-# engines that made the recordings.
-PACKAGES = gcc libc6-dev flite espeak-ng
+# What the tests use beyond Go: a C compiler for the race detector, SimPy to
+# compare the model of a server with, and the engines that made the recordings.
+PACKAGES = gcc libc6-dev flite espeak-ng python3-simpy
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 setup: ## install what the tests need (Debian packages), if it is missing

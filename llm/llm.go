@@ -62,6 +62,10 @@ type Request struct {
 	// can tell; CachedTokens how many at their head the service saw before.
 	PromptTokens, CachedTokens int
 
+	// SharedTokens is how many at their head all sessions have: the system
+	// prompt.
+	SharedTokens int
+
 	// Matters says whether text, which comes after what it was asked about
 	// before, has to be delivered at once. A model that knows its answer in
 	// advance may join pieces of content for which it returned false with the

@@ -67,7 +67,8 @@ type attempt struct {
 	pieces                  int
 	lastAt                  time.Duration // when the last content came
 	chunks                  int
-	counted, usage          int // output tokens: by chunk, and by the service
+	counted, usage          int            // output tokens: by chunk, and by the service
+	queue, prefill          *time.Duration // as the server tells them, if it does so before the first token
 }
 
 func (a *attempt) mark(at time.Duration, m trace.Mark, cause trace.Ref, attrs ...trace.Attr) trace.Ref {
@@ -91,7 +92,7 @@ func (a *attempt) run(ctx context.Context, model llm.Model, causes []trace.Ref) 
 	req := llm.Request{
 		ID: r.t.id, RequestID: r.t.say.RequestID, Attempt: a.number, Language: r.t.say.Utterance.Language,
 		Params: c.Params, Messages: r.prompt.messages, Tools: c.tools(),
-		PromptTokens: r.prompt.tokens, CachedTokens: r.prompt.cached,
+		PromptTokens: r.prompt.tokens, CachedTokens: r.prompt.cached, SharedTokens: r.t.c.history.memory.SystemTokens,
 		Matters: func(text string) bool { return ahead.Push(0, text, nil) },
 	}
 	for d, err := range model.Generate(ctx, req) {
@@ -167,7 +168,7 @@ func (a *attempt) take(d llm.Delta) {
 	case llm.Call:
 		a.begin()
 		if len(a.calls) == 0 {
-			a.first = a.mark(d.At, trace.LLMFirstToolCall, before)
+			a.first = a.mark(d.At, trace.LLMFirstToolCall, a.served(d.At, before))
 		}
 		a.calls = append(a.calls, d.Call)
 	case llm.Content:
@@ -176,7 +177,22 @@ func (a *attempt) take(d llm.Delta) {
 		}
 	case llm.Usage:
 		a.usage = d.Tokens
+	case llm.Timings:
+		a.queue, a.prefill = d.Queue, d.Prefill
 	}
+}
+
+// served marks what the server has told of the time before the first token,
+// which came at at: durations only, so they are laid end to end up to that token,
+// and what the way there and back took comes before. It returns what the first
+// token then waited for.
+func (a *attempt) served(at time.Duration, before trace.Ref) trace.Ref {
+	if a.queue == nil || a.prefill == nil {
+		return before
+	}
+	began := at - *a.prefill
+	queued := a.mark(began-*a.queue, trace.LLMQueued, before)
+	return a.mark(began, trace.LLMPrefill, queued)
 }
 
 // begin notes that the attempt has brought something: it will not time out,
@@ -191,7 +207,7 @@ func (a *attempt) begin() {
 func (a *attempt) content(d llm.Delta, before trace.Ref) {
 	a.begin()
 	if a.chunks == 0 {
-		a.first = a.mark(d.At, trace.LLMFirstToken, before)
+		a.first = a.mark(d.At, trace.LLMFirstToken, a.served(d.At, before))
 	}
 	a.chunks++
 	a.counted += max(d.Tokens, 1)

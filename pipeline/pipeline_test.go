@@ -200,6 +200,20 @@ func TestBargeIn(t *testing.T) {
 	}
 }
 
+// A VAD that takes the breath before the speech for speech: the user has broken
+// in when it did.
+func TestBargeInByABreath(t *testing.T) {
+	b := newBench()
+	b.vad.runs = [][2]time.Duration{{30 * ms, 800 * ms}} // speech begins at 100
+	after := 500 * ms
+	second := say()
+	second.BargeIn = &after
+	got := times(b.run(t, say(), second), 1, trace.FirstSound, trace.BargeIn, trace.PlayStopped, trace.Fault)
+	if want := "first_sound@1316 barge_in@1856 play_stopped@1856"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 func TestMemory(t *testing.T) {
 	for _, test := range []struct {
 		name   string

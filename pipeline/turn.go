@@ -280,7 +280,9 @@ func (t *turn) vadStarted(e event) {
 	if t.vadStart == trace.None {
 		t.vadStart = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStart, Causes: []trace.Ref{t.speechStart}, Setting: e.text})
 		if t.prev != nil {
-			t.prev.inbox.Put(event{kind: evInterrupt, at: t.began + t.say.Utterance.Start})
+			// What the VAD took for speech may be a breath before it: then the
+			// user has broken in with that.
+			t.prev.inbox.Put(event{kind: evInterrupt, at: min(t.began+t.say.Utterance.Start, e.at)})
 		}
 		return
 	}

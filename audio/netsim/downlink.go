@@ -74,6 +74,7 @@ func (d *downlink) init(l *Line, w *way) {
 	d.Line, d.way, d.travel = l, w, l.o.CodecDelay+w.delay
 	d.buffer, d.idle.buffer = *playout.New(l.o.Playout), *playout.New(l.o.Playout)
 	d.bringIt = d.bring
+	d.spare.spans = make([]playout.Span, 0, 32) // enough for most answers
 }
 
 // A player is one answer on its way back.
@@ -99,7 +100,7 @@ type player struct {
 	watches []time.Duration // not reached as far as decided, in order
 	done    bool            // the end has been told
 	waiting *clocks.Queue[struct{}]
-	guard   *clocks.Queue[struct{}]
+	guard   *clocks.Ending // stops it with its context
 }
 
 // A played is how an answer is played, as far as that is decided.
@@ -141,18 +142,8 @@ func (l *Line) Answer(ctx context.Context, id trace.ID, on func(audio.PlayEvent)
 		d.idle.copyFrom(&d.state)
 	}
 	d.players = append(d.players, p)
-	if ctx.Done() != nil {
-		p.guard = clocks.NewQueue[struct{}](l.clock, "the end of an answer")
-	}
+	p.guard = clocks.OnEnd(ctx, l.clock, p.Stop)
 	l.mu.Unlock()
-	if p.guard != nil {
-		l.clock.Go("the line", func() {
-			p.guard.Get(ctx)
-			if ctx.Err() != nil {
-				p.Stop()
-			}
-		})
-	}
 	return p
 }
 
@@ -302,39 +293,67 @@ func (d *downlink) transmit(p *player, b batch) {
 	if p.packets == 0 {
 		p.played.first = d.seq
 	}
-	w, length := d.way, d.o.Packet
-	media, arrived := d.media, d.arrived
-	packet := playout.Packet{Seq: d.seq, Duration: length}
-	for i, at := p.packets, b.at; i < p.packets+b.n; i, at = i+1, at+b.step {
-		media += length
-		if media < at || packet.Seq == 0 {
-			media = at // the time line goes on through a pause
-		}
-		packet.Media, packet.First, packet.Lost = media, i == 0, w.loss.lost(p.stream, i)
-		packet.Arrival = at + d.travel // a lost one is missed at the earliest time, and holds up nobody
-		if !packet.Lost {
-			packet.Arrival += w.jitterOf(p.stream, i)
-		}
-		if d.o.Downlink.Reorder {
-			d.fly(packet)
-		} else {
-			arrived = max(arrived, packet.Arrival)
-			packet.Arrival = arrived
-			d.push(p, &packet)
-		}
-		packet.Seq++
+	// The time line goes on through a pause. Within a batch there is none.
+	media := d.media + d.o.Packet
+	if media < b.at || d.seq == 0 {
+		media = b.at
 	}
-	d.seq, d.media = packet.Seq, media
-	d.arrived = max(d.arrived, arrived)
+	packet := playout.Packet{Seq: d.seq, Media: media, Duration: d.o.Packet, First: p.packets == 0}
+	if d.o.Downlink.Reorder {
+		d.scatter(p, b, packet)
+	} else {
+		d.file(p, b, packet)
+	}
+	d.seq += b.n
+	d.media = media + time.Duration(b.n-1)*d.o.Packet
 	d.sentAt = b.at + time.Duration(b.n-1)*b.step
 	p.packets += b.n
 }
 
-// push hands a packet that arrives to the buffer.
-func (d *downlink) push(p *player, packet *playout.Packet) {
-	if d.buffer.Push(packet) && !p.played.queued && !packet.Lost {
+// file lets the packets of b, beginning with packet, travel in single file: a
+// late one holds up those behind it. Those between two losses go to the buffer
+// together.
+func (d *downlink) file(p *player, b batch, packet playout.Packet) {
+	var arrivals [64]time.Duration // of a part of them
+	for i := 0; i < b.n; {
+		at := b.at + time.Duration(i)*b.step + d.travel
+		n := d.way.loss.spares(p.stream, p.packets+i, min(b.n-i, len(arrivals)))
+		if n > 0 {
+			d.arrived = d.way.arrivals(arrivals[:n], p.stream, p.packets+i, at, b.step, d.arrived)
+			if d.buffer.PushRun(&packet, arrivals[:n]) {
+				d.queued(p, arrivals[0])
+			}
+		} else { // a lost one is missed at the earliest time, and holds up nobody
+			n = 1
+			d.arrived = max(d.arrived, at)
+			packet.Arrival, packet.Lost = d.arrived, true
+			d.buffer.Push(&packet)
+			packet.Lost = false
+		}
+		packet.Forward(n)
+		i += n
+	}
+}
+
+// scatter lets the packets of b, beginning with packet, overtake each other.
+// Each is kept until its arrival is near.
+func (d *downlink) scatter(p *player, b batch, packet playout.Packet) {
+	for i, at := p.packets, b.at+d.travel; i < p.packets+b.n; i, at = i+1, at+b.step {
+		packet.Arrival, packet.Lost = at, d.way.loss.lost(p.stream, i)
+		if !packet.Lost {
+			packet.Arrival += d.way.jitterOf(p.stream, i)
+		}
+		d.arrived = max(d.arrived, packet.Arrival)
+		d.board(flying{Packet: packet})
+		packet.Forward(1)
+	}
+}
+
+// queued tells that p begins to enter the buffer.
+func (d *downlink) queued(p *player, at time.Duration) {
+	if !p.played.queued {
 		p.played.queued = true
-		d.event(p, audio.PlayQueued, packet.Arrival)
+		d.event(p, audio.PlayQueued, at)
 	}
 }
 
@@ -351,12 +370,7 @@ func (d *downlink) end(p *player) {
 	}
 }
 
-// fly keeps a packet that may be overtaken until its arrival is near.
-func (d *downlink) fly(packet playout.Packet) {
-	d.arrived = max(d.arrived, packet.Arrival)
-	d.board(flying{Packet: packet})
-}
-
+// board puts f among what is on its way.
 func (d *downlink) board(f flying) {
 	i := len(d.flight)
 	for i > 0 && d.flight[i-1].Arrival > f.Arrival {
@@ -378,13 +392,13 @@ func (d *downlink) settle(now time.Duration) {
 		d.flight = slices.Delete(d.flight, 0, 1)
 		if f.end {
 			d.buffer.End(f.Arrival)
-		} else {
-			d.push(d.owner(f.Seq), &f.Packet)
+		} else if d.buffer.Push(&f.Packet) && !f.Lost {
+			d.queued(d.owner(f.Seq), f.Arrival)
 		}
 	}
 	d.buffer.Advance(horizon)
-	for _, s := range d.buffer.Out {
-		d.take(s)
+	for i := range d.buffer.Out {
+		d.take(&d.buffer.Out[i])
 	}
 	d.buffer.Out = d.buffer.Out[:0]
 	for i, p := range d.players {
@@ -403,24 +417,36 @@ func (d *downlink) owner(seq int) *player {
 }
 
 // take takes over what the buffer has decided to play.
-func (d *downlink) take(s playout.Span) {
+func (d *downlink) take(s *playout.Span) {
 	if s.Kind == playout.Empty { // the packet before it was the last there was
 		p := d.owner(s.Seq - 1)
+		if p == nil {
+			// The end of the last answer has been told. Only the word of it is still
+			// on its way, behind a packet that came too late.
+			return
+		}
 		p.played.empty = true
-		p.played.spans = append(p.played.spans, s)
+		p.played.spans = append(p.played.spans, *s)
 		d.event(p, audio.PlayStalled, s.At)
 		return
 	}
 	p := d.owner(s.Seq)
-	q := &p.played
-	if n := q.first + p.packets - s.Seq; s.Packets > n { // concealed into the next answer
-		rest := s
-		s.Packets, s.Sound, s.Length = n, time.Duration(n)*d.o.Packet, min(s.Length, time.Duration(n)*d.o.Packet)
-		rest.Seq, rest.Packets = rest.Seq+n, rest.Packets-n
-		rest.At, rest.Length, rest.Sound = rest.At+s.Length, rest.Length-s.Length, rest.Sound-s.Sound
-		defer d.take(rest)
+	n := p.played.first + p.packets - s.Seq
+	if s.Packets <= n {
+		d.play(p, s)
+		return
 	}
-	q.spans = append(q.spans, s)
+	// It is concealed into the next answer.
+	sound := time.Duration(n) * d.o.Packet
+	length := min(s.Length, sound)
+	d.play(p, &playout.Span{Kind: s.Kind, Seq: s.Seq, Packets: n, At: s.At, Length: length, Sound: sound})
+	d.take(&playout.Span{Kind: s.Kind, Seq: s.Seq + n, Packets: s.Packets - n, At: s.At + length, Length: s.Length - length, Sound: s.Sound - sound})
+}
+
+// play takes over a span of p that is played or concealed.
+func (d *downlink) play(p *player, s *playout.Span) {
+	q := &p.played
+	q.spans = append(q.spans, *s)
 	q.decided += s.Packets
 	q.sound += s.Sound
 	d.silent = s.At + s.Length
@@ -719,9 +745,7 @@ func (d *downlink) leave(p *player) {
 	if p.waiting != nil {
 		p.waiting.Close()
 	}
-	if p.guard != nil {
-		p.guard.Close()
-	}
+	p.guard.Stop()
 	for _, q := range d.players {
 		if !q.done {
 			return

@@ -600,6 +600,53 @@ func TestDraws(t *testing.T) {
 	}
 }
 
+// The arrivals of many packets at once, and the count of those up to a loss, are
+// what a look at each packet gives.
+func TestManyPacketsAtOnce(t *testing.T) {
+	w := newWay(Way{Jitter: random.MustParse("lognormal(40ms, 0.9)"), Loss: 0.1, Burst: 2})
+	s := newStream(5, "downlink", 1, 1, 0)
+	got := make([]time.Duration, 1000)
+	last := w.arrivals(got, s, 7, 100*ms, 20*ms, 120*ms)
+	before := 120 * ms
+	for j := range got {
+		before = max(before, 100*ms+time.Duration(j)*20*ms+w.jitterOf(s, 7+j))
+		if got[j] != before {
+			t.Fatalf("packet %d arrives at %v, want %v", j, got[j], before)
+		}
+		n := 0
+		for n < 10 && !w.loss.lost(s, j+n) {
+			n++
+		}
+		if m := w.loss.spares(s, j, 10); m != n {
+			t.Fatalf("%d packets from %d on are spared, want %d", m, j, n)
+		}
+	}
+	if last != before {
+		t.Errorf("the last one arrives at %v, want %v", last, before)
+	}
+}
+
+// Where packets overtake each other, the last one to arrive may come when all of
+// the answer has been played and told: that has crashed.
+func TestPacketAfterTheEnd(t *testing.T) {
+	ctx := context.Background()
+	o := plain(playout.Ideal, 0)
+	o.Packet, o.Downlink.Reorder, o.Downlink.Jitter = 60*ms, true, random.MustParse("lognormal(60ms, 0.9)")
+	for seed := range 100 {
+		v := clocks.NewVirtual()
+		v.Go("test", func() {
+			p := New(v, uint64(seed), 1, o).Answer(ctx, trace.ID{Session: 1, Turn: 1}, func(audio.PlayEvent) {})
+			p.Play(sound(400 * ms))
+			p.Close()
+			p.Wait(ctx)
+			v.Sleep(ctx, 5*time.Second)
+		})
+		if err := v.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Two lines on one clock do not touch each other, and neither does what a filler
 // before it does to the draws of the next turn.
 func TestLinesAreIndependent(t *testing.T) {
@@ -715,5 +762,32 @@ func BenchmarkTurn(b *testing.B) {
 				b.Error(err)
 			}
 		})
+	}
+}
+
+// A packet that is overtaken may make the buffer ready later than the packet
+// that it begins with would have it. This once asked for ever for a decision in
+// the past.
+func TestReadyByALatePacket(t *testing.T) {
+	o := Defaults()
+	o.Packet, o.Pacing, o.CodecDelay = 60*time.Millisecond, Burst, 0
+	o.Downlink = Way{Jitter: random.MustParse("uniform(0ms, 300ms)"), Loss: 0.1, Reorder: true}
+	for session := range 200 { // session 194 is one that did
+		v := clocks.NewVirtual()
+		l := New(v, 1, session, o)
+		v.Go("agent", func() {
+			for turn := range 20 {
+				p := l.Answer(context.Background(), trace.ID{Session: session, Turn: turn}, func(audio.PlayEvent) {})
+				for _, samples := range []int{1600, 6400, 16000} {
+					p.Play(audio.Frame{Rate: 8000, PCM: make([]int16, samples)})
+					v.Sleep(context.Background(), 137*time.Millisecond)
+				}
+				p.Close()
+				p.Wait(context.Background())
+			}
+		})
+		if err := v.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

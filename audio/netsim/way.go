@@ -42,6 +42,20 @@ func (w *way) jitterOf(s stream, i int) time.Duration {
 	return w.jitter.delay[s.bits(i)>>(64-tableBits)&w.jitter.mask]
 }
 
+// arrivals fills in when packets arrive, from number i on, that do not overtake
+// each other, and returns the last arrival. Without its jitter the first one would
+// arrive at the time at, and the others step later each; what was sent before
+// them has arrived at before.
+func (w *way) arrivals(out []time.Duration, s stream, i int, at, step, before time.Duration) time.Duration {
+	delay, mask := w.jitter.delay, w.jitter.mask
+	for j := range out {
+		before = max(before, at+delay[s.bits(i+j)>>(64-tableBits)&mask])
+		out[j] = before
+		at += step
+	}
+	return before
+}
+
 // tableBits: a table has 2^12 = 4,096 entries.
 const tableBits = 12
 
@@ -108,6 +122,20 @@ func newLoss(mean, burst float64) loss {
 		p, q = r*mean/(1-mean), 1-r
 	}
 	return loss{uint64(p * (1 << lossBits)), uint64(q * (1 << lossBits))}
+}
+
+// spares returns how many packets in a row, from number i on and n at most, are
+// not lost.
+func (l loss) spares(s stream, i, n int) int {
+	if l.p == 0 {
+		return n
+	}
+	for j := range n {
+		if l.lost(s, i+j) {
+			return j
+		}
+	}
+	return n
 }
 
 // lost says whether packet i is lost.

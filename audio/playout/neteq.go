@@ -1,6 +1,9 @@
 package playout
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // The constants of NetEq, as they stand in libwebrtc 2023 to 2026
 // (modules/audio_coding/neteq: delay_manager.cc, underrun_optimizer.cc,
@@ -50,8 +53,7 @@ type neteq struct {
 	transits  transits
 	newest    time.Duration
 	underruns histogram
-	reorders  histogram
-	reordered bool // reorders is in use
+	reorders  *histogram // nil as long as no packet has overtaken another
 
 	sampling   bool
 	sampledAt  time.Duration // the interval's beginning
@@ -63,50 +65,110 @@ type neteq struct {
 
 func newNetEQ(minimum time.Duration) *neteq {
 	n := &neteq{minimum: minimum, target: max(startDelay, minimum)}
-	n.underruns.base, n.reorders.base = forget, forgetReorder
+	n.underruns.base = forget
+	n.transits.none()
 	return n
 }
 
 func (n *neteq) copyFrom(from *neteq) {
-	items := n.transits.items[:0]
+	items, reorders := n.transits.items[:0], n.reorders
 	*n = *from
-	n.transits.items = append(items, from.transits.items[from.transits.head:]...)
-	n.transits.head = 0
+	n.transits.items, n.transits.head = append(items, from.transits.live(n.newest-window)...), 0
+	if from.reorders != nil {
+		if reorders == nil {
+			reorders = new(histogram)
+		}
+		*reorders = *from.reorders
+		n.reorders = reorders
+	}
 }
 
 // floorTick returns the tick that a time lies in.
 func floorTick(t time.Duration) time.Duration {
-	r := t % tick
-	if r < 0 {
-		r += tick
+	if t >= 0 { // nearly always, and then the division is a multiplication
+		return t - time.Duration(uint64(t)%uint64(tick))
 	}
-	return t - r
+	return t - (t%tick+tick)%tick
 }
 
 func ceilTick(t time.Duration) time.Duration { return floorTick(t + tick - 1) }
 
-// arrived learns from a packet.
-func (n *neteq) arrived(p *Packet) {
-	at := floorTick(p.Arrival)
-	took := at - p.Media
-	reordered := n.packets > 0 && p.Media < n.newest
+// arrived learns from a packet. This runs for every packet of a call: what is
+// needed only for some of them is left to learn.
+func (n *neteq) arrived(media, arrival, length time.Duration) {
+	at := floorTick(arrival)
+	took := at - media
+	reordered := n.packets > 0 && media < n.newest
 	if !reordered {
-		n.newest = p.Media
+		n.newest = media
 	}
 	n.packets++
-	n.transits.add(p.Media, took, n.newest-window)
-	if n.packets < 2 {
+	n.transits.add(media, took, n.newest-window)
+	late := took - n.transits.low
+	if n.sampling && at-n.sampledAt <= resample && !reordered && n.reorders == nil {
+		n.latest = max(n.latest, late)
 		return
 	}
-	late := took - n.transits.low
+	if n.packets >= 2 {
+		n.learn(at, late, reordered, length)
+	}
+}
+
+// calm learns from packets that come one after the other, the first one with
+// that media time, as long as nothing follows from them: the target and the
+// extremes of the window stay as they are, and none comes when its turn, at its
+// media time + delay, has passed. It returns how many it has learned from: for
+// these it does the same as arrived.
+func (n *neteq) calm(arrivals []time.Duration, media, length, delay time.Duration) int {
+	t := &n.transits
+	if !n.sampling || n.reorders != nil || media < n.newest {
+		return 0
+	}
+	free := t.items[len(t.items):cap(t.items)]
+	low, high, lowAt, highAt := t.low, t.high, t.lowAt, t.highAt
+	longest := low
+	taken := 0
+	for taken < len(arrivals) && taken < len(free) {
+		arrival := arrivals[taken]
+		at := floorTick(arrival)
+		took := at - media
+		if took < low || took > high || at-n.sampledAt > resample || arrival-media > delay {
+			break
+		}
+		if took == low {
+			lowAt = media
+		}
+		if took == high {
+			highAt = media
+		}
+		if min(lowAt, highAt) < media-window {
+			break // and arrived, which gets this packet next, sets the other one again
+		}
+		free[taken] = transit{media, took}
+		longest = max(longest, took)
+		media += length
+		taken++
+	}
+	if taken > 0 {
+		t.items = t.items[:len(t.items)+taken]
+		t.lowAt, t.highAt = lowAt, highAt
+		n.latest = max(n.latest, longest-low)
+		n.newest = media - length
+		n.packets += taken
+	}
+	return taken
+}
+
+// learn finds the target anew, where a packet may have changed it.
+func (n *neteq) learn(at, late time.Duration, reordered bool, length time.Duration) {
 	changed := !reordered && n.sample(at, late)
-	if changed || reordered || n.reordered {
+	if changed || reordered || n.reorders != nil {
 		target := startDelay
 		if n.optimal > 0 {
 			target = n.optimal
 		}
 		target = n.reorder(late, reordered, target)
-		n.target = min(max(target, n.minimum), capacity*3/4*p.Duration)
+		n.target = min(max(target, n.minimum), capacity*3/4*length)
 	}
 }
 
@@ -131,11 +193,11 @@ func (n *neteq) sample(at, late time.Duration) (passed bool) {
 // reorder raises the target where packets that overtake each other would
 // otherwise cost more in loss than the wait for them.
 func (n *neteq) reorder(late time.Duration, reordered bool, target time.Duration) time.Duration {
-	if !n.reordered {
+	if n.reorders == nil {
 		if !reordered {
 			return target // all in the first bucket, which asks for nothing
 		}
-		n.reordered = true
+		n.reorders = &histogram{base: forgetReorder}
 		n.reorders.allFirst(n.packets - 2)
 	}
 	i := 0
@@ -190,24 +252,36 @@ func bounds(queue []Packet) (first, last *Packet) {
 	return first, last
 }
 
+// steady says whether a packet of that media time that begins at the time at is
+// played as it is, whatever was stretched before: its delay is neither below
+// the target nor too far above it.
+func (n *neteq) steady(at, media time.Duration) bool {
+	delay := at - media - n.transits.low
+	return delay >= n.target && delay < n.high()
+}
+
+// high returns the delay from which on the sound is squeezed.
+func (n *neteq) high() time.Duration {
+	return n.target + n.transits.high - n.transits.low + granularity
+}
+
 // stretch returns by how much longer a packet is played that begins at the time
 // at.
-func (n *neteq) stretch(at time.Duration, p *Packet) time.Duration {
-	delay := at - p.Media - n.transits.low
-	low := n.target
-	high := low + n.transits.high - n.transits.low + granularity
+func (n *neteq) stretch(at, media, length time.Duration) time.Duration {
+	delay := at - media - n.transits.low
+	low, high := n.target, n.high()
 	switch {
 	case delay >= 4*high:
 		n.stretched, n.stretchedA = true, at
-		return -min(stretchFast, p.Duration/2)
+		return -min(stretchFast, length/2)
 	case n.stretched && at-n.stretchedA < stretchEvery:
 		return 0
 	case delay >= high:
 		n.stretched, n.stretchedA = true, at
-		return -min(stretchStep, p.Duration/2)
+		return -min(stretchStep, length/2)
 	case delay < low:
 		n.stretched, n.stretchedA = true, at
-		return min(stretchStep, p.Duration/2)
+		return min(stretchStep, length/2)
 	}
 	return 0
 }
@@ -274,9 +348,14 @@ func (h *histogram) quantile(q int64) int {
 
 // transits keeps how long the packets in the window have travelled, and the
 // shortest and the longest of that.
+//
+// A packet rarely moves the extremes, and they rarely leave the window, since
+// among equal ones the latest counts. So what happens to nearly all packets is
+// only that they are written down: items is looked through when an extreme has
+// left the window, and tidied up when it is full.
 type transits struct {
-	items     []transit // in order of arrival, from head on
-	head      int
+	items     []transit // in order of arrival; with some that have left the window
+	head      int       // those before have
 	low, high time.Duration
 	lowAt     time.Duration // the media time of the latest packet with low
 	highAt    time.Duration
@@ -284,46 +363,65 @@ type transits struct {
 
 type transit struct{ media, took time.Duration }
 
+// room is what items holds at first: two windows of packets of 20 ms. With that
+// it has to be tidied up once in a window.
+const room = 2 * (int(window/(20*time.Millisecond)) + 1)
+
 // add takes a packet; the window begins at from now.
 func (t *transits) add(media, took, from time.Duration) {
-	if media < from {
-		return
-	}
-	if len(t.items) == cap(t.items) && t.head > len(t.items)/2 {
-		t.items = t.items[:copy(t.items, t.items[t.head:])]
-		t.head = 0
+	if len(t.items) == cap(t.items) {
+		t.tidy(from)
 	}
 	t.items = append(t.items, transit{media, took})
-	for t.items[t.head].media < from {
-		t.head++
+	low, high, lowAt, highAt := t.low, t.high, t.lowAt, t.highAt
+	if took <= low {
+		low, lowAt = took, media
 	}
-	if len(t.items) == 1 {
-		t.low, t.lowAt, t.high, t.highAt = took, media, took, media
-		return
+	if took >= high {
+		high, highAt = took, media
 	}
-	if took <= t.low {
-		t.low, t.lowAt = took, media
-	}
-	if took >= t.high {
-		t.high, t.highAt = took, media
-	}
-	if t.lowAt < from || t.highAt < from {
+	t.low, t.high, t.lowAt, t.highAt = low, high, lowAt, highAt
+	if min(lowAt, highAt) < from {
 		t.look(from)
 	}
 }
 
-// look finds the extremes anew, when one has left the window.
+// tidy makes room in items.
+func (t *transits) tidy(from time.Duration) {
+	t.items, t.head = t.items[:copy(t.items, t.live(from))], 0
+	if n := len(t.items); n > cap(t.items)/2 {
+		t.items = slices.Grow(t.items, max(room, n))
+	}
+}
+
+// live returns items without those at the front that have left the window.
+func (t *transits) live(from time.Duration) []transit {
+	for t.head < len(t.items) && t.items[t.head].media < from {
+		t.head++
+	}
+	return t.items[t.head:]
+}
+
+// none sets the extremes to those of no packets: any will change them.
+func (t *transits) none() { t.low, t.high = 1<<63-1, -1<<63 }
+
+// look finds the extremes anew. It begins with the latest packet, so that this
+// one counts among equal ones.
 func (t *transits) look(from time.Duration) {
-	t.low, t.high = 1<<63-1, -1<<63
-	for _, p := range t.items[t.head:] {
+	t.none()
+	low, high := t.low, t.high
+	live := t.live(from)
+	for i := len(live) - 1; i >= 0; i-- {
+		p := &live[i]
 		if p.media < from {
 			continue // it was overtaken
 		}
-		if p.took <= t.low {
-			t.low, t.lowAt = p.took, p.media
+		if p.took < low {
+			low, t.lowAt = p.took, p.media
 		}
-		if p.took >= t.high {
-			t.high, t.highAt = p.took, p.media
+		if p.took > high {
+			high, t.highAt = p.took, p.media
 		}
 	}
+	t.low, t.high = low, high
 }

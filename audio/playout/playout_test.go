@@ -2,6 +2,7 @@ package playout
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -245,6 +246,67 @@ func TestAdvanceChangesNothing(t *testing.T) {
 	}
 }
 
+// A run comes to the same as its packets one by one: for any jitter, pauses with
+// and without a jump of the time line, lost packets between two runs, and the
+// ends of answers.
+func TestRunIsItsPackets(t *testing.T) {
+	jitters := []random.Dist{random.MustParse("lognormal(10ms, 0.5)"), random.MustParse("lognormal(40ms, 0.9)"), random.Const(0)}
+	for seed := range 1500 {
+		r := random.New(uint64(seed), "runs")
+		o := Options{Mode: []Mode{Ideal, Fixed, Adaptive, Adaptive}[r.Below(4)]}
+		o.Prebuffer, o.Minimum = time.Duration(r.Below(150))*ms, time.Duration(r.Below(3)*60)*ms
+		jitter := jitters[r.Below(len(jitters))]
+		length := time.Duration([]int{20, 7, 60}[r.Below(3)]) * ms
+		one, all := New(o), New(o)
+		var at, arrival time.Duration
+		next := Packet{Duration: length, First: true}
+		for range 30 {
+			switch r.Below(6) {
+			case 0:
+				at += time.Duration(r.Below(4e9))
+				if r.Chance(0.5) {
+					next.Media = at
+				}
+			case 1:
+				one.End(max(arrival, at))
+				all.End(max(arrival, at))
+				next.First = true
+			case 2:
+				arrival = max(arrival, at)
+				lost := next
+				lost.Arrival, lost.Lost = arrival, true
+				one.Push(&lost)
+				all.Push(&lost)
+				next.Forward(1)
+				at += length
+			default:
+				first := next
+				var arrivals []time.Duration
+				for range 1 + r.Below(90) {
+					arrival = max(arrival, at+jitter.Draw(&r))
+					arrivals = append(arrivals, arrival)
+					next.Arrival = arrival
+					one.Push(&next)
+					next.Forward(1)
+					at += length
+				}
+				if !all.PushRun(&first, arrivals) {
+					t.Fatalf("seed %d: the run was dropped", seed)
+				}
+			}
+			if !slices.Equal(one.Out, all.Out) || one.Target() != all.Target() || one.Waiting() != all.Waiting() {
+				t.Fatalf("seed %d, %s: got  %v, target %v, waiting %v\nwant %v, target %v, waiting %v", seed, o.Mode,
+					all.Out, all.Target(), all.Waiting(), one.Out, one.Target(), one.Waiting())
+			}
+		}
+	}
+	b := New(Options{Mode: Ideal})
+	b.Push(&Packet{Seq: 5, Duration: 20 * ms})
+	if b.PushRun(&Packet{Seq: 4, Duration: 20 * ms}, []time.Duration{0, 0, 0}) {
+		t.Error("the first packet of the run should have been dropped")
+	}
+}
+
 // The answer after a pause plays without an underrun, and waits for its
 // prebuffer again; two in a row do not.
 func TestTwoAnswers(t *testing.T) {
@@ -266,14 +328,17 @@ func TestTwoAnswers(t *testing.T) {
 func BenchmarkPlayout(b *testing.B) {
 	for _, o := range []Options{{Mode: Ideal}, {Mode: Fixed, Prebuffer: 100 * ms}, {Mode: Adaptive}} {
 		b.Run(string(o.Mode), func(b *testing.B) {
-			ps := from("lognormal(10ms, 0.5)", 200, 1) // Wi-Fi
+			var arrivals []time.Duration
+			for _, p := range from("lognormal(10ms, 0.5)", 200, 1) { // Wi-Fi
+				arrivals = append(arrivals, p.Arrival)
+			}
 			buf := New(o)
-			for b.Loop() {
-				for i := range ps {
-					p := &ps[i]
-					p.Seq, p.Media, p.Arrival = p.Seq+200, p.Media+5*time.Second, p.Arrival+5*time.Second
-					buf.Push(p)
+			for n := 0; b.Loop(); n++ {
+				for i := range arrivals {
+					arrivals[i] += 5 * time.Second
 				}
+				p := Packet{Seq: n * len(arrivals), Media: time.Duration(n) * 5 * time.Second, Duration: 20 * ms, First: true}
+				buf.PushRun(&p, arrivals)
 				buf.End(buf.came)
 				buf.Out = buf.Out[:0]
 			}

@@ -38,6 +38,7 @@ const (
 	LLMSend           Mark = "llm_send"            // the client starts to send the request
 	LLMConnected      Mark = "llm_connected"       // the connection is ready for it
 	LLMHeaders        Mark = "llm_headers"         // the response's headers have arrived
+	LLMQueued         Mark = "llm_queued"          // by the server's own account, the request is in its queue
 	LLMPrefill        Mark = "llm_prefill"         // by the server's own account, its queue is over and the prefill begins
 	LLMFirstReasoning Mark = "llm_first_reasoning" // the first chunk of reasoning
 	LLMFirstToolCall  Mark = "llm_first_tool_call" // the first chunk of a tool call

@@ -364,16 +364,17 @@ func TestSignals(t *testing.T) {
 		name   string
 		args   []string
 		signal os.Signal
-		first  string // file in which something has to be before
+		first  string // file that has to be so large before
+		size   int64
 		wait   time.Duration
 	}{
-		{"interrupt, virtual", long, os.Interrupt, report.TurnsFile, 0},
-		{"terminate, virtual", long, syscall.SIGTERM, report.TurnsFile, 0},
-		{"interrupt, virtual, JSON", append([]string{"--json"}, long...), os.Interrupt, report.TurnsFile, 0},
+		{"interrupt, virtual", long, os.Interrupt, report.TurnsFile, 200_000, 0},
+		{"terminate, virtual", long, syscall.SIGTERM, report.TurnsFile, 200_000, 0},
+		{"interrupt, virtual, JSON", append([]string{"--json"}, long...), os.Interrupt, report.TurnsFile, 200_000, 0},
 		// A turn takes seconds on the real clock: this one is in the middle of its first.
-		{"interrupt, real", []string{"--clock", "real"}, os.Interrupt, report.RunFile, time.Second},
-		{"kill, virtual", long, os.Kill, report.TurnsFile, 0},
-		{"kill, real", []string{"--clock", "real"}, os.Kill, report.RunFile, 100 * time.Millisecond},
+		{"interrupt, real", []string{"--clock", "real"}, os.Interrupt, report.RunFile, 1, time.Second},
+		{"kill, virtual", long, os.Kill, report.TurnsFile, 200_000, 0},
+		{"kill, real", []string{"--clock", "real"}, os.Kill, report.RunFile, 1, 100 * time.Millisecond},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -385,12 +386,12 @@ func TestSignals(t *testing.T) {
 				t.Fatal(err)
 			}
 			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-				if info, err := os.Stat(filepath.Join(dir, tt.first)); err == nil && info.Size() > 0 {
+				if info, err := os.Stat(filepath.Join(dir, tt.first)); err == nil && info.Size() >= tt.size {
 					break
 				}
 				if time.Now().After(deadline) {
 					cmd.Process.Kill()
-					t.Fatal("nothing has been written in 20 s")
+					t.Fatal("too little has been written in 20 s")
 				}
 			}
 			time.Sleep(tt.wait)

@@ -357,3 +357,25 @@ func TestHistoryGain(t *testing.T) {
 		}
 	}
 }
+
+// A recognizer that waits to be asked for the final transcript is asked when the
+// VAD hears the end of the speech: not in a pause before, and only once.
+func TestFinalTranscriptOnDemand(t *testing.T) {
+	t.Parallel()
+	dir, _ := keep(t, append(sets("asr.wait_for_finalize=true", "asr.finalize=100ms", "conversation.barge_in=0", "turn.false_finish=0"), "--turns", "200", "--warmup", "0")...)
+	resumed := 0
+	for _, r := range rows(t, dir) {
+		stop, ok1 := r.Marks.Get("vad_stop")
+		heard, ok2 := r.Marks.Get("speech_heard")
+		final, ok3 := r.Marks.Get("asr_final")
+		if !ok1 || !ok2 || !ok3 || final-max(stop, heard) != int64(100*time.Millisecond) {
+			t.Errorf("turn %d.%d: the speech was heard at %d, the VAD stopped at %d, the final transcript came at %d", r.Session, r.Turn, heard, stop, final)
+		}
+		if _, ok := r.Marks.Get("vad_resumed"); ok {
+			resumed++
+		}
+	}
+	if resumed < 10 {
+		t.Errorf("the user has paused and gone on in %d turns only", resumed)
+	}
+}

@@ -44,7 +44,7 @@ var may = []struct{ dir, imports string }{
 
 // onClock are the folders whose code may run on a Virtual clock: it waits
 // through package clocks only.
-var onClock = []string{"pipeline", "asr/asrsim", "llm/llmsim", "tts/ttssim", "audio/netsim", "audio/playout", "audio/vad"}
+var onClock = []string{"pipeline", "llm/serving", "asr/asrsim", "llm/llmsim", "tts/ttssim", "audio/netsim", "audio/playout", "audio/vad"}
 
 // offClock are folders below those that never run on a clock.
 var offClock = []string{"pipeline/report", "pipeline/scenario"}

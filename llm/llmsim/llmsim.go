@@ -16,6 +16,7 @@ import (
 	"firstsound/clocks"
 	"firstsound/clocks/random"
 	"firstsound/llm"
+	"firstsound/llm/serving"
 )
 
 // A Model is a model of a service, and of its client's connections. It may be
@@ -25,6 +26,8 @@ type Model struct {
 	seed  uint64
 	o     Options
 	err   error // what a failure is
+
+	servers *serving.Fleet // nil: the times are drawn
 
 	english, chinese []reply
 	thought          reply // the reasoning
@@ -40,6 +43,12 @@ type Model struct {
 // an idle connection depends on the requests before.
 func New(clock clocks.Clock, seed uint64, o Options) *Model {
 	m := &Model{clock: clock, seed: seed, o: o, err: fmt.Errorf("llm: %s", o.Error), idle: map[int][]time.Duration{}, crowded: crowd}
+	if o.Server != nil {
+		var err error
+		if m.servers, err = o.Server.fleet(clock, seed); err != nil {
+			panic("llmsim: " + err.Error()) // Check would have said so
+		}
+	}
 	m.tpot = quantiles(o.TPOT)
 	m.english, m.chinese = replies(english), replies(chinese)
 	if len(o.Replies) > 0 {
@@ -133,7 +142,9 @@ type stream struct {
 
 	// When things arrive.
 	connected, headers, firstToken time.Duration
-	base, prefill                  time.Duration // at the server
+	network                        time.Duration // to the server and back
+	base, prefill                  time.Duration // at the server: what precedes the prefill, and that
+	timed                          bool          // the server's timings have been told
 
 	told    int // of what comes before the first token, in order
 	stallAt int // the stall precedes this content token; -1: there is none
@@ -173,69 +184,93 @@ func (s *stream) run() error {
 	if s.chance(s.o.Fail, "llm.fail") {
 		return s.fail()
 	}
-	prompt := s.promptTokens()
-	s.base, s.prefill = s.draw(s.o.Base, "llm.base"), s.prefillTime(prompt)
-	s.headers = s.connected + s.draw(s.o.Network, "llm.network")
-	s.firstToken = s.headers + s.base + s.prefill
-	s.gaps = s.source("llm.tpot")
+	s.network = s.draw(s.o.Network, "llm.network")
+	a := s.write()
+	err := s.tell(a)
+	if err != nil || a.truncated {
+		return err
+	}
+	return s.finish(a.prompt, a.tokens(), a.reason)
+}
 
-	answer, call, called := s.choose()
-	limit, whole := math.MaxInt, true
+// A written is what the model will say.
+type written struct {
+	prompt    int // tokens
+	thought   reply
+	answer    reply
+	called    bool
+	call      llm.ToolCall
+	callSize  int // tokens
+	truncated bool
+	reason    string
+}
+
+// tokens returns how many it has.
+func (a *written) tokens() int { return len(a.thought.ends) + len(a.answer.ends) + a.callSize }
+
+// write decides what the model says, and how that ends.
+func (s *stream) write() written {
+	a := written{prompt: s.promptTokens(), reason: "stop"}
+	a.answer, a.call, a.called = s.choose()
+	limit := math.MaxInt
 	if s.req.Params.MaxTokens > 0 {
 		limit = s.req.Params.MaxTokens
 	}
-	thought := s.thought.first(limit)
-	limit -= len(thought.ends)
-	if len(answer.ends) > limit {
-		answer, whole = answer.first(limit), false
+	a.thought = s.thought.first(limit)
+	limit -= len(a.thought.ends)
+	if a.called {
+		a.callSize, a.reason = len(tokenize(a.call.Name+a.call.Arguments).ends), "tool_calls"
+	}
+	if len(a.answer.ends) > limit {
+		a.answer, a.reason = a.answer.first(limit), "length"
 	}
 	s.stallAt = -1
-	cut := -1 // truncate before this token
-	if n := len(answer.ends); n > 1 {
+	if n := len(a.answer.ends); n > 1 {
 		if src := s.source("llm.stall"); src.Chance(s.o.Stall) {
 			s.stallAt = 1 + src.Below(n-1)
 		}
 		if src := s.source("llm.truncate"); src.Chance(s.o.Truncate) {
-			cut = 1 + src.Below(n-1)
-			answer = answer.first(cut)
+			a.answer, a.truncated = a.answer.first(1+src.Below(n-1)), true
 		}
 	}
+	return a
+}
 
-	at, err := s.think(thought)
+// tell yields all but the end of the answer.
+func (s *stream) tell(a written) error {
+	if s.servers != nil {
+		if err := s.serve(a); err != nil {
+			return err
+		}
+		if a.called && !s.yield(llm.Delta{At: s.clock.Now(), Kind: llm.Call, Call: a.call}, nil) {
+			return errStopped
+		}
+		return nil
+	}
+	s.base, s.prefill = s.draw(s.o.Base, "llm.base"), s.prefillTime(a.prompt)
+	s.headers = s.connected + s.network
+	s.firstToken = s.headers + s.base + s.prefill
+	s.gaps = s.source("llm.tpot")
+	at, err := s.think(a.thought)
 	if err != nil {
 		return err
 	}
 	switch {
-	case called:
-		// The call is complete with its last token.
-		n := len(tokenize(call.Name + call.Arguments).ends)
-		for range n - 1 {
+	case a.called: // it is complete with its last token
+		for range a.callSize - 1 {
 			at += s.gap()
 		}
 		if err := s.wait(at); err != nil {
 			return err
 		}
-		if !s.yield(llm.Delta{At: s.clock.Now(), Kind: llm.Call, Call: call}, nil) {
+		if !s.yield(llm.Delta{At: s.clock.Now(), Kind: llm.Call, Call: a.call}, nil) {
 			return errStopped
 		}
-		return s.finish(prompt, len(thought.ends)+n, "tool_calls")
-	case len(answer.ends) > 0:
-		if err := s.speak(answer, at); err != nil {
-			return err
-		}
-	default:
-		if err := s.wait(at); err != nil {
-			return err
-		}
-	}
-	if cut >= 0 {
 		return nil
+	case len(a.answer.ends) > 0:
+		return s.speak(a.answer, at)
 	}
-	reason := "stop"
-	if !whole {
-		reason = "length"
-	}
-	return s.finish(prompt, len(thought.ends)+len(answer.ends), reason)
+	return s.wait(at)
 }
 
 func (s *stream) fail() error {
@@ -428,7 +463,7 @@ func (s *stream) speak(answer reply, t time.Duration) error {
 func (s *stream) finish(prompt, tokens int, reason string) error {
 	now := s.clock.Now()
 	s.giveBack(s.req.ID.Session, now)
-	if s.o.Timings {
+	if s.o.Timings && !s.timed {
 		if !s.yield(llm.Delta{At: now, Kind: llm.Timings, Queue: &s.base, Prefill: &s.prefill}, nil) {
 			return errStopped
 		}

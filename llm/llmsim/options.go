@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"firstsound/clocks"
 	"firstsound/clocks/random"
 )
 
@@ -69,6 +70,9 @@ type Options struct {
 
 	// Timings: the service tells its own queue time and prefill time.
 	Timings bool `yaml:"timings"`
+
+	// Server, if it is not nil, is shared by all calls: see there.
+	Server *Server `yaml:"server"`
 }
 
 // Defaults are the options of Llama-3.1-8B in bf16 on one H100 SXM under vLLM,
@@ -114,6 +118,11 @@ func Defaults() Options {
 func (o Options) Check() error {
 	if o.Reasoning < 0 {
 		return fmt.Errorf("reasoning: %d tokens is negative", o.Reasoning)
+	}
+	if o.Server != nil {
+		if _, err := o.Server.fleet(clocks.NewVirtual(), 0); err != nil {
+			return err
+		}
 	}
 	return cmp.Or(
 		random.Probability("tool_call", o.ToolCall), random.Probability("fail", o.Fail), random.Probability("stall", o.Stall),

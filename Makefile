@@ -34,13 +34,13 @@ vet:
 	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "gofmt these: $$out"; exit 1; fi
 
 race:
-	CGO_ENABLED=1 $(GO) test -race ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
 
 # Each fuzz target for a moment in `make test`; longer with `make fuzz FUZZ=10m`.
 short-fuzz fuzz: ## every decoder against random input; FUZZ=10m for longer
 	@for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) $$pkg || exit 1; done; done
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) -fuzzminimizetime 10x $$pkg || exit 1; done; done
 
 short-bench:
 	$(GO) test -run '^$$' -bench . -benchtime $(BENCH) ./... | grep -E '^(Benchmark|FAIL|panic)' 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -96,9 +97,16 @@ func (v *Virtual) newProcess() *process {
 	return p
 }
 
+// never is the end of time, 292 years after the beginning: Run does not go there.
+const never = time.Duration(math.MaxInt64)
+
 // Sleep waits until the clock has moved on by d, or until ctx ends.
 func (v *Virtual) Sleep(ctx context.Context, d time.Duration) error {
-	return v.SleepUntil(ctx, v.now+d)
+	t := v.now + d
+	if d > 0 && t < v.now {
+		t = never
+	}
+	return v.SleepUntil(ctx, t)
 }
 
 // SleepUntil waits until the clock shows t, or until ctx ends.
@@ -212,6 +220,9 @@ func (v *Virtual) Run(ctx context.Context) error {
 		if a.seq != t.seq { // stopped, or its process was woken by something else
 			v.recycle(a)
 			continue
+		}
+		if t.at == never {
+			return fmt.Errorf("clocks: after %v all that is left to wait for is further away than the clock can count", v.now)
 		}
 		v.now = t.at
 		v.events++

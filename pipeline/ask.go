@@ -34,9 +34,13 @@ func (r *reply) ask(ctx context.Context, causes []trace.Ref, round int) ([]llm.T
 		if causes, err = r.pause(ctx, failed, trace.StageLLMRetry, "llm.backoff", backoff, a.number); err != nil {
 			return nil, trace.None, err
 		}
-		backoff *= 2
+		backoff = min(2*backoff, max(backoff, maxBackoff))
 	}
 }
+
+// maxBackoff is where the pause between attempts stops doubling. Half a minute is
+// a usual bound of client libraries; a voice call is over long before.
+const maxBackoff = 30 * time.Second
 
 // pause waits between two attempts, and returns what the next one waits for.
 func (r *reply) pause(ctx context.Context, failed trace.Ref, stage trace.Stage, key string, d time.Duration, attempt int) ([]trace.Ref, error) {

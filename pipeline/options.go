@@ -34,6 +34,7 @@ type Pause struct {
 	ID     trace.ID
 	Number int           // of the pauses of this turn, from 1
 	Offset time.Duration // where in the sound the speech stopped, by the VAD
+	Heard  time.Duration // how long the microphone had been open when the VAD said so
 	Text   string        // the transcript so far
 	Speech audio.Speech  // the sound so far
 }

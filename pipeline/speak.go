@@ -90,7 +90,7 @@ func (v *voice) synthesize(ctx context.Context, player audio.Player, causes []tr
 		if causes, err = v.r.pause(ctx, failed, trace.StageTTSRetry, "tts.backoff", backoff, number); err != nil {
 			return err
 		}
-		backoff *= 2
+		backoff = min(2*backoff, max(backoff, maxBackoff))
 	}
 }
 

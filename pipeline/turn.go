@@ -325,7 +325,7 @@ func (t *turn) vadStopped(e event) {
 		t.decided(e.at, t.stop)
 		return
 	}
-	p := Pause{ID: t.id, Number: t.pauses, Offset: t.stopOffset, Text: t.text(), Speech: t.speech}
+	p := Pause{ID: t.id, Number: t.pauses, Offset: t.stopOffset, Heard: e.at - t.began, Text: t.text(), Speech: t.speech}
 	generation := t.generation
 	t.g.Go("turn detector", func() error {
 		yes, err := detector.Finished(t.ctx, p)

@@ -95,6 +95,10 @@ func load(fsys fs.FS, dir string) ([]*audio.Utterance, []string, error) {
 		case e.IsDir():
 			folders = append(folders, name)
 		default:
+			if info, err := fs.Stat(fsys, name); err != nil || !info.Mode().IsRegular() {
+				l.warn(name, "is no plain file: it was not read")
+				continue
+			}
 			l.files[name] = true
 			if strings.EqualFold(path.Ext(name), ".wav") {
 				wavs = append(wavs, name)

@@ -457,7 +457,7 @@ func (d *downlink) play(p *player, s *playout.Span) {
 		}
 		if !q.started {
 			q.started = true
-			d.event(p, audio.PlayStarted, s.At)
+			d.insert(event{audio.PlayEvent{Kind: audio.PlayStarted, At: s.At, Setting: d.prebuffer}, p, 0})
 		}
 	}
 	for len(p.watches) > 0 {

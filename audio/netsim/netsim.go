@@ -131,9 +131,10 @@ type Line struct {
 	o       Options
 	up      *way
 
-	mu   sync.Mutex
-	said count // utterances
-	down downlink
+	mu        sync.Mutex
+	said      count // utterances
+	down      downlink
+	prebuffer string // the setting that owns the time before the first sound, if one does
 }
 
 // New returns the line of a call. The options have to be good (Options.Check):
@@ -143,6 +144,9 @@ func New(clock clocks.Clock, seed uint64, session int, o Options) *Line {
 		panic("netsim: " + err.Error())
 	}
 	l := &Line{clock: clock, seed: seed, session: session, o: o}
+	if o.Playout.Mode == playout.Fixed {
+		l.prebuffer = "line.playout.prebuffer=" + o.Playout.Prebuffer.String()
+	}
 	l.up = newWay(o.Uplink)
 	l.down.init(l, newWay(o.Downlink))
 	return l

@@ -173,7 +173,7 @@ func TestBadInput(t *testing.T) {
 		{"run --out there", 2, "run folder there: there is a run in it already (run.json): name another folder, or say --overwrite"},
 		{"run --out file", 1, "file: not a directory"},
 		{"run --out file/in/it", 1, "file: not a directory"},
-		{"show nowhere", 1, "nowhere: no such file or directory"},
+		{"show nowhere", 2, "nowhere: there is no such run"},
 		{"show empty", 1, "empty is not a run folder"},
 		{"show headless", 1, "headless is not a run folder"},
 		{"show text.yaml", 1, "text.yaml:1:1: want '{'"},

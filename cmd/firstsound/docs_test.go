@@ -191,9 +191,15 @@ func TestDocCommands(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Chdir(t.TempDir())
-			if err := os.Symlink(corpus, "my-recordings"); err != nil {
+			traces, err := filepath.Abs(root + "/llm/serving/testdata")
+			if err != nil {
 				t.Fatal(err)
+			}
+			t.Chdir(t.TempDir())
+			for name, dir := range map[string]string{"my-recordings": corpus, "traces": traces} {
+				if err := os.Symlink(dir, name); err != nil {
+					t.Fatal(err)
+				}
 			}
 			for _, b := range block.FindAllSubmatch(text, -1) {
 				for line := range strings.Lines(string(b[1])) {

@@ -30,6 +30,9 @@ delete the rest: what is not in the file is as in the default scenario.`,
 			if len(args) > 0 {
 				name = args[0]
 			}
+			if name == "" {
+				return usagef("init takes the name of a file, or - for the output")
+			}
 			if name == "-" {
 				_, err := fmt.Fprint(io.out, scenario.DefaultYAML())
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstsound/llm/serving"
 	"firstsound/pipeline/scenario"
 )
 
@@ -23,15 +24,18 @@ type provider struct {
 // newListCmd returns the command that shows what a scenario can be made of.
 func newListCmd(io streams) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list [stages|providers|NAME]",
+		Use:   "list [stages|providers|gpus|models|NAME]",
 		Short: "Show the stages, their providers and the options of each",
 		Long: `List shows the stages of the pipeline and the providers that each can have.
 With the name of a stage, of a provider, or of both (asr.sim) it shows their
-options: the key in the scenario, the default, and what it means.`,
+options: the key in the scenario, the default, and what it means. Gpus and models
+are the cards and the shapes of models that llm.server and "firstsound replay" know.`,
 		Example: `  firstsound list                     all stages and providers
   firstsound list asr                 the stage asr with the options of its providers
   firstsound list llm.sim             one provider of one stage
-  firstsound list providers           all options of all providers`,
+  firstsound list providers           all options of all providers
+  firstsound list gpus                cards of the modelled inference server, and where their numbers are from
+  firstsound list models              shapes of language models`,
 		Args: atMost(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return listNames(registry()), cobra.ShellCompDirectiveNoFileComp
@@ -40,6 +44,12 @@ options: the key in the scenario, the default, and what it means.`,
 			all := registry()
 			if len(args) == 0 || args[0] == "stages" {
 				return listStages(io.out, all)
+			}
+			switch args[0] {
+			case "gpus":
+				return listGPUs(io.out)
+			case "models":
+				return listModels(io.out)
 			}
 			found := slices.DeleteFunc(slices.Clone(all), func(p provider) bool { return !p.answersTo(args[0]) })
 			if len(found) == 0 {
@@ -60,7 +70,7 @@ func (p provider) answersTo(name string) bool {
 
 // listNames returns all names that list takes.
 func listNames(all []provider) []string {
-	names := []string{"stages", "providers"}
+	names := []string{"stages", "providers", "gpus", "models"}
 	for _, p := range all {
 		for _, name := range []string{p.stage, p.name} {
 			if !slices.Contains(names, name) {
@@ -87,6 +97,56 @@ func listStages(w io.Writer, all []provider) error {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "\nOptions: firstsound list STAGE.PROVIDER, such as asr.sim\nIn a scenario: asr: {provider: sim, ...}; for one run: --set asr.provider=sim")
+	return err
+}
+
+// listGPUs writes the cards that the model of an inference server knows.
+func listGPUs(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "GPU           \tTFLOPS\tGB/s\tGB\tbytes W/KV\tηc\tηw\tηkv\tηa\tμ\tc0\tcs\tapi\tserial_api\tall_reduce\tlink GB/s\t")
+	for _, g := range serving.GPUs() {
+		link := "–"
+		if g.LinkGBps > 0 {
+			link = fmt.Sprint(g.LinkGBps)
+		}
+		fmt.Fprintf(t, "%-14s\t%g\t%g\t%g\t%g/%g\t%g\t%g\t%g\t%g\t%g\t%v\t%v\t%v\t%v\t%v\t%s\t\n", g.Name, g.TFLOPS, g.GBps, g.MemoryGB, g.WeightBytes, g.KVBytes,
+			g.Compute, g.Weights, g.KV, g.Attention, g.Mix, g.Step, g.Seq, g.API, g.SerialAPI, g.AllReduce, link)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w, "\nη are the shares of the data sheet that an engine reached: of TFLOPS in matrix products (c) and prompt\n"+
+		"attention (a), of GB/s in reading weights (w) and KV cache (kv). μ: decode attention beside a prompt's chunk.\n"+
+		"c0 is the time of every step, cs of each sequence in it, api of a request before it queues. docs/models.md\n"+
+		"has the formula. The data sheet's figures are the vendors'; the others:")
+	for _, g := range serving.GPUs() {
+		fmt.Fprintf(w, "  %-15s %s\n", g.Name, g.Note)
+	}
+	_, err := fmt.Fprintln(w, "\nIn a scenario: llm: {server: {gpu: h100-sxm}}. One of your own, all columns in their order:\n"+
+		"llm: {server: {card: {tflops: 989.5, gbps: 4800, memory_gb: 141, weight_bytes: 2, kv_bytes: 2, compute: 0.64, weights: 0.79,\n"+
+		"kv: 0.67, attention: 0.5, mix: 1.15, step: 670us, seq: 7400ns, api: 8ms, serial_api: 0s, all_reduce: 10us, link_gbps: 0}}}")
+	return err
+}
+
+// listModels writes the shapes that the model of an inference server knows.
+func listModels(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "MODEL           \tblocks (10⁹)\thead (10⁹)\ttied\tlayers\theads\tkv_heads\thead_dim\thidden\tKV bytes/token\t")
+	for _, m := range serving.Models() {
+		tied := "no"
+		if m.Tied {
+			tied = "yes"
+		}
+		fmt.Fprintf(t, "%-16s\t%g\t%g\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", m.Name, m.Blocks, m.Head, tied, m.Layers, m.Heads, m.KVHeads, m.HeadDim, m.Hidden,
+			2*2*m.Layers*m.KVHeads*m.HeadDim)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nBlocks are the parameters of all layers, head those of the output matrix; the shapes are from the models'\n"+
+		"published config.json. KV bytes are for a card that keeps 2 bytes a number. Only the shape decides the speed:\n"+
+		"in a scenario llm: {server: {model: qwen3-32b}}, or one of your own, llm: {server: {shape: {blocks: 8.7, head: 0.525,\n"+
+		"tied: false, layers: 40, heads: 32, kv_heads: 8, head_dim: 128, hidden: 4096}}}.")
 	return err
 }
 

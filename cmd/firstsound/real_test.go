@@ -80,6 +80,10 @@ func TestRealAsVirtual(t *testing.T) {
 			t.Errorf("turn %s: %+v, %+v", id, v, r)
 			continue
 		}
+		if timers.Max > int64(25*time.Millisecond) {
+			t.Logf("the machine is too busy to compare paths: timers were late by up to %v", time.Duration(timers.Max))
+			continue
+		}
 		// A stage that is shorter than a timer is late may vanish behind it.
 		floor := 2 * timers.Max
 		if a, b := stagesOf(v, floor), stagesOf(r, 0); !within(a, b) {

@@ -33,7 +33,7 @@ func TestUsage(t *testing.T) {
 		{"version --xylophone", "there is no flag --xylophone"},
 		{"version -x", "unknown shorthand flag: 'x' in -x"},
 		{"list sam", `there is no stage or provider "sam"; did you mean sim?`},
-		{"list xylophone", `there is no stage or provider "xylophone"; there are stages, providers, line, netsim, vad, energy,`},
+		{"list xylophone", `there is no stage or provider "xylophone"; there are stages, providers, gpus, models, line, netsim, vad, energy,`},
 		{"run --set asr.timeout=800", `--set asr.timeout=800: "800" is not a duration: write a number with its unit, such as 800ms`},
 	} {
 		stdout, stderr, code := try(strings.Fields(tt.args)...)

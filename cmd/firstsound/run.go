@@ -36,7 +36,7 @@ func (v *view) flags(cmd *cobra.Command) {
 	f.BoolVar(&v.json, "json", false, "print the report as JSON")
 	f.StringVar(&v.turn, "turn", "median", "the `TURN` to show in full: median, slowest, SESSION.TURN or a request ID")
 	f.IntVar(&v.whatIf, "what-if", report.DefaultPercent, "how much faster a stage is in the what-if, in `PERCENT`")
-	f.StringVar(&v.gate, "gate", "", "exit 1 if this `QUANTILE` of the time to first sound (p50, p95 or p99) is above the target")
+	f.StringVar(&v.gate, "gate", "", "exit 1 if this `QUANTILE` of the time to first sound (p50, p95 or p99) is above the target; a turn without an answer is above it")
 	f.BoolVar(&v.strict, "strict", false, "exit 1 if a stage told nothing at all, or the record has faults")
 	f.IntVar(&v.width, "width", 100, "columns of the text, at least 80")
 	f.StringVar(&v.color, "color", "auto", "auto, always or never")
@@ -44,6 +44,8 @@ func (v *view) flags(cmd *cobra.Command) {
 
 func (v *view) check() error {
 	switch {
+	case v.width < 60 || v.width > 1000:
+		return usagef("--width takes 60 to 1000 columns, not %d", v.width)
 	case v.whatIf < 1 || v.whatIf > 100:
 		return usagef("--what-if takes 1 to 100 per cent, not %d", v.whatIf)
 	case v.gate != "" && v.gate != "p50" && v.gate != "p95" && v.gate != "p99":
@@ -78,7 +80,7 @@ func (v *view) show(r *report.Report, s streams) error {
 		err = r.WriteJSON(s.out)
 	} else {
 		color := v.color == "always" || v.color == "auto" && s.tty && s.env("NO_COLOR") == ""
-		err = r.WriteText(s.out, report.TextOptions{Width: v.width, Color: color})
+		err = r.WriteText(s.out, report.TextOptions{Width: v.width, Color: color, Gate: v.gate})
 	}
 	if err != nil {
 		return err
@@ -97,8 +99,12 @@ func (v *view) pass(r *report.Report) error {
 		case q.Value == nil:
 			return fmt.Errorf("gate: there is no %s: %s", v.gate, q.Absent)
 		case *q.Value > r.Headline.Target.TTFS:
-			return fmt.Errorf("gate: %s of the time to first sound is %v, above the target of %v; most turns above it lose it in %s",
-				v.gate, time.Duration(*q.Value).Round(100*time.Microsecond), time.Duration(r.Headline.Target.TTFS), r.Headline.Target.Cause)
+			t := r.Headline.Target
+			return fmt.Errorf("gate: %s of the time to first sound is %v, above the target of %v; the turns above it most often lose it in %s (%d of %d)",
+				v.gate, time.Duration(*q.Value).Round(100*time.Microsecond), time.Duration(t.TTFS), t.Cause, t.CauseTurns, t.Over)
+		}
+		if err := enoughWithin(r.Headline.Target, v.gate); err != nil {
+			return err
 		}
 	}
 	if v.strict {
@@ -113,6 +119,18 @@ func (v *view) pass(r *report.Report) error {
 		}
 	}
 	return nil
+}
+
+// enoughWithin returns an error if fewer of the measured turns are within the
+// target than the quantile asks for. A turn that failed or had no reply is none
+// that is: nobody heard an answer in time.
+func enoughWithin(t *report.Target, gate string) error {
+	percent, err := strconv.ParseInt(strings.TrimPrefix(gate, "p"), 10, 64)
+	if err != nil || t.Within*100 >= percent*t.Measured {
+		return err
+	}
+	return fmt.Errorf("gate: %d of %d measured turns (%.1f %%) are within the target of %v, and %s asks for %d %%; %d are above it, %d failed or had no reply",
+		t.Within, t.Measured, 100*float64(t.Within)/float64(t.Measured), time.Duration(t.TTFS), gate, percent, t.Over, t.Measured-t.Within-t.Over)
 }
 
 // A runCmd is the command run with its flags.
@@ -134,7 +152,7 @@ var shorthands = []struct{ flag, key, value, usage string }{
 	{"sessions", "load.sessions", "N", "calls at the same time"},
 	{"arrival", "load.arrival", "HOW", "closed, poisson or constant"},
 	{"rate", "load.rate", "N", "new calls a second, with poisson and constant arrival"},
-	{"duration", "load.duration", "TIME", "begin no turn after this, such as 60s"},
+	{"duration", "load.duration", "TIME", "begin no call after this, such as 60s"},
 	{"warmup", "load.warmup", "N", "turns before these, left out of the figures"},
 	{"corpus", "corpus", "DIR", "your own WAV files; the built-in recordings if not given"},
 	{"target", "target", "TIME", "what the time to first sound is held against, such as 800ms"},
@@ -158,7 +176,7 @@ and marked as partial.`,
   firstsound run --turn slowest                     the slowest turn in full
   firstsound run scenario.yaml --out results        keep every mark of every turn
   firstsound run --corpus my-wavs --turns 50
-  firstsound run --clock real --turns 3 --sessions 1`,
+  firstsound run --clock real --turns 3 --warmup 0`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -166,6 +184,9 @@ and marked as partial.`,
 			}
 			if err := r.view.check(); err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("out") && r.out == "" {
+				return usagef("--out takes the name of a folder")
 			}
 			return r.run(cmd.Context(), r.settings(cmd))
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,6 +31,9 @@ says what is in them.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := v.check(); err != nil {
 				return err
+			}
+			if _, err := os.Stat(args[0]); err != nil {
+				return usagef("%s: there is no such run", args[0])
 			}
 			src, err := report.Open(args[0])
 			if err != nil {

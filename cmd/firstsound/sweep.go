@@ -93,6 +93,13 @@ func simulate(ctx context.Context, file string, settings []string) (*report.Repo
 	if err != nil {
 		return nil, usageError{err}
 	}
+	return simulateScenario(ctx, s, file, settings, nil)
+}
+
+// simulateScenario is simulate for a scenario that has been loaded from file with
+// settings. also, if it is not nil, is called with every turn, which is valid
+// during the call only.
+func simulateScenario(ctx context.Context, s *scenario.Scenario, file string, settings []string, also func(*report.Turn)) (*report.Report, error) {
 	if s.Clock != scenario.Virtual {
 		return nil, usagef("many runs at once need the virtual clock, and the scenario has clock: %s", s.Clock)
 	}
@@ -103,7 +110,13 @@ func simulate(ctx context.Context, file string, settings []string) (*report.Repo
 	v := view{turn: "median", whatIf: report.DefaultPercent}
 	rec := &recording{info: runInfo(s, file, settings)}
 	rec.summary = report.NewSummary(v.options(s.Target, targetSource(s.Target), s.Seed))
-	if rec.assembler, err = report.NewAssembler(report.Limit{}, v.whatIf, rec.summary.Add); err != nil {
+	rec.assembler, err = report.NewAssembler(report.Limit{}, v.whatIf, func(t *report.Turn) {
+		rec.summary.Add(t)
+		if also != nil {
+			also(t)
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
 	end, err := a.run(ctx, func(e trace.Event) { rec.event(&e) })
@@ -166,9 +179,12 @@ func newSweepCmd(s streams) *cobra.Command {
 		Short: "Run a scenario over a grid of settings and compare",
 		Long: `Sweep runs the scenario once for every combination of the values that --vary
 gives, on all processors, each on a virtual clock of its own. All runs draw from
-the same seed, so what differs between two cells is the setting and not luck.`,
+the same seed, so what differs between two cells is the setting and not luck.
+
+Calls wait for each other only where they share something: give the scenario a
+server (llm.server) before you vary the number of sessions.`,
 		Example: `  firstsound sweep --vary vad.stop=200ms,500ms,800ms
-  firstsound sweep --vary sessions=1,10,50 --vary turn.preemptive=off,final
+  firstsound sweep --set 'llm.server={gpu: l4}' --vary sessions=1,10,50,100
   firstsound sweep --set line.playout.mode=fixed --vary line.playout.prebuffer=20ms,60ms,200ms --format csv`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -202,6 +218,14 @@ func (c *sweepCmd) run(ctx context.Context) error {
 		v, err := parseVary(text)
 		if err != nil {
 			return err
+		}
+		if slices.ContainsFunc(varies, func(o vary) bool { return o.key == v.key }) {
+			return usagef("--vary %s: the key is there twice; give all its values at once: --vary %s=VALUE,VALUE", text, v.key)
+		}
+		for i, value := range v.values {
+			if slices.Contains(v.values[:i], value) {
+				return usagef("--vary %s: the value %s is there twice", text, value)
+			}
 		}
 		varies = append(varies, v)
 	}

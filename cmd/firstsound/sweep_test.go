@@ -107,7 +107,7 @@ func TestKnee(t *testing.T) {
 
 func TestSweepUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"sweep"}, {"sweep", "--vary", "x"}, {"sweep", "--vary", "vad.stopp=1ms,2ms"}, {"sweep", "--vary", "vad.stop=1,2"},
+		{"sweep"}, {"sweep", "--vary", "x"}, {"sweep", "--vary", "seed=1,1"}, {"sweep", "--vary", "seed=1", "--vary", "seed=2"}, {"sweep", "--vary", "vad.stopp=1ms,2ms"}, {"sweep", "--vary", "vad.stop=1,2"},
 		{"sweep", "--vary", "seed=1,2", "--format", "xml"}, {"sweep", "--vary", "seed=1,2", "--jobs", "0"}, {"sweep", "--vary", "clock=virtual,real"},
 	} {
 		if _, errs, code := try(args...); code != exitUsage {

@@ -38,8 +38,8 @@ type Server struct {
 	Neighbour *serving.Neighbour `yaml:"neighbour"` // another tenant's requests; null: none
 }
 
-// fleet makes the servers.
-func (o *Server) fleet(clock clocks.Clock, seed uint64) (*serving.Fleet, error) {
+// Fleet returns the servers' options, with the profiles that are named.
+func (o *Server) Fleet() (serving.FleetOptions, error) {
 	fo := serving.FleetOptions{
 		Server: serving.Options{
 			TensorParallel: o.TensorParallel, BatchedTokens: o.BatchedTokens, MaxSeqs: o.MaxSeqs, KVBlocks: o.KVBlocks,
@@ -51,12 +51,21 @@ func (o *Server) fleet(clock clocks.Clock, seed uint64) (*serving.Fleet, error) 
 	if o.Card != nil {
 		fo.Server.GPU = *o.Card
 	} else if fo.Server.GPU, err = serving.FindGPU(cmp.Or(o.GPU, "h100-sxm")); err != nil {
-		return nil, fmt.Errorf("server: gpu: %w", err)
+		return fo, fmt.Errorf("server: gpu: %w", err)
 	}
 	if o.Shape != nil {
 		fo.Server.Model = *o.Shape
 	} else if fo.Server.Model, err = serving.FindModel(cmp.Or(o.Model, "llama-3.1-8b")); err != nil {
-		return nil, fmt.Errorf("server: model: %w", err)
+		return fo, fmt.Errorf("server: model: %w", err)
+	}
+	return fo, nil
+}
+
+// fleet makes the servers.
+func (o *Server) fleet(clock clocks.Clock, seed uint64) (*serving.Fleet, error) {
+	fo, err := o.Fleet()
+	if err != nil {
+		return nil, err
 	}
 	fleet, err := serving.NewFleet(clock, fo)
 	if err != nil {

@@ -253,7 +253,9 @@ func (s *Server) Fail() {
 	s.running, s.due, s.leaving, s.chunks, s.parts, s.partial = jobList{}, nil, nil, nil, nil, nil
 	s.decoding, s.context, s.needs = 0, 0, [BlockTokens]int{}
 	s.busy, s.window = 0, 0
+	least := s.kv.least
 	s.kv = newKVCache(s.opts.KVBlocks, !s.opts.NoPrefixCache)
+	s.kv.least = least
 	s.tellAndUnlock()
 }
 

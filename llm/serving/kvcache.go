@@ -26,6 +26,7 @@ type run struct {
 // it can be found again until it is taken for something else.
 type kvCache struct {
 	total, free int
+	least       int // that were ever free
 	oldest      run // the list's anchor: next is free for longest, prev was freed last
 	prefixes    map[uint64]*run
 	spare       []*run
@@ -36,6 +37,7 @@ func newKVCache(blocks int, caching bool) *kvCache {
 	c := &kvCache{total: blocks, caching: caching, prefixes: map[uint64]*run{}}
 	c.oldest.prev, c.oldest.next = &c.oldest, &c.oldest
 	c.freePlain(blocks)
+	c.least = blocks
 	return c
 }
 
@@ -76,6 +78,7 @@ func (c *kvCache) plain(n int) *run {
 // take takes n blocks, of which there have to be that many free.
 func (c *kvCache) take(n int) {
 	c.free -= n
+	c.least = min(c.least, c.free)
 	for n > 0 {
 		r := c.oldest.next
 		some := min(n, r.blocks)
@@ -113,6 +116,7 @@ func freeIn(r *run) int {
 func (c *kvCache) hold(r *run) {
 	if r.users == 0 && r.next != nil {
 		c.free -= r.blocks
+		c.least = min(c.least, c.free)
 		c.unlink(r)
 	}
 	r.users++

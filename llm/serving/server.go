@@ -286,6 +286,7 @@ type Stats struct {
 
 	Front, Waiting, Running int // requests now
 	KVBlocks, KVFree        int
+	KVPeak                  int // most blocks that were ever in use at once
 }
 
 // Stats returns them as of the last step that mattered.
@@ -294,7 +295,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	st := s.stats
 	st.Front, st.Waiting, st.Running = s.front.n, s.waiting.n, s.running.n
-	st.KVBlocks, st.KVFree = s.kv.total, s.kv.free
+	st.KVBlocks, st.KVFree, st.KVPeak = s.kv.total, s.kv.free, s.kv.total-s.kv.least
 	st.Steps = s.step
 	return st
 }

@@ -93,7 +93,7 @@ func ReadAzure(r io.Reader) ([]Arrival, int, error) {
 		if !header {
 			header = true
 			if len(fields) != 3 || strings.TrimPrefix(fields[0], "\ufeff") != "TIMESTAMP" || fields[1] != "ContextTokens" || fields[2] != "GeneratedTokens" {
-				return fmt.Errorf("the header is %q; TIMESTAMP,ContextTokens,GeneratedTokens is expected", line)
+				return fmt.Errorf("the header is %.60q; TIMESTAMP,ContextTokens,GeneratedTokens is expected", line)
 			}
 			return nil
 		}
@@ -165,17 +165,29 @@ func eachLine(r io.Reader, f func(line []byte) error) error {
 			continue
 		}
 		if some++; some > maxArrivals {
-			return fmt.Errorf("line %d: more than %d requests; cut the trace", n, maxArrivals)
+			return &LineError{n, fmt.Errorf("more than %d requests; cut the trace", maxArrivals)}
 		}
 		if err := f(lines.Bytes()); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
+			return &LineError{n, err}
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return fmt.Errorf("line %d: %w", n+1, err)
+		return &LineError{n + 1, err}
 	}
 	return nil
 }
+
+// A LineError says which line of a trace is wrong.
+type LineError struct {
+	Line int // from 1
+	Err  error
+}
+
+// Error returns the line's number and what is wrong with it.
+func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *LineError) Unwrap() error { return e.Err }
 
 // inOrder sorts arrivals by when they began, in seconds, and sets At.
 func inOrder(all []Arrival, began []float64) []Arrival {

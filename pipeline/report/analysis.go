@@ -18,7 +18,9 @@ type analysis struct {
 	reached  []int32 // by kind: the last one that bears on first_sound
 	good     []int32 // by kind: the first one of no failed or discarded attempt
 	stepEnds []int32
-	tiled    bool // the segments are there and sum to TTFS
+	dropped  []int32 // the turn_end events that were taken back
+	stop     int32   // the play_stopped that a barge_in led to
+	tiled    bool    // the segments are there and sum to TTFS
 	others   []int32
 }
 
@@ -98,6 +100,85 @@ func (a *analysis) choose() {
 			a.chosen[k] = a.good[k]
 		}
 	}
+	a.chooseTurnEnd()
+	a.chooseStop()
+}
+
+// chooseTurnEnd takes the turn_end that stood: of those that were not taken back
+// the last one that first_sound had waited for, else the last. There is none if
+// all of them were taken back.
+func (a *analysis) chooseTurnEnd() {
+	a.dropped = a.dropped[:0]
+	if !a.g.any(kindTurnDropped) {
+		if a.reached[kindTurnEnd] == none {
+			a.chosen[kindTurnEnd] = a.g.last[kindTurnEnd]
+		}
+		return
+	}
+	for i := range a.g.nodes {
+		if n := &a.g.nodes[i]; n.kind == kindTurnDropped && !n.left {
+			a.turn.Counters.Dropped++
+			a.dropped = append(a.dropped, a.commitBefore(i))
+		}
+	}
+	stood, reached := none, none
+	for i := range a.g.nodes {
+		n := &a.g.nodes[i]
+		if n.kind != kindTurnEnd || n.left || slices.Contains(a.dropped, int32(i)) {
+			continue
+		}
+		stood = int32(i)
+		if n.bears {
+			reached = int32(i)
+		}
+	}
+	if reached != none {
+		stood = reached
+	}
+	a.chosen[kindTurnEnd] = stood
+}
+
+// commitBefore returns the turn_end that the turn_dropped of node i takes back:
+// the one that it names, else the one right before it.
+func (a *analysis) commitBefore(i int) int32 {
+	n := &a.g.nodes[i]
+	for _, c := range a.g.causes[n.from:n.to] {
+		if a.g.nodes[c].kind == kindTurnEnd {
+			return c
+		}
+	}
+	for c := int32(i) - 1; c >= 0; c-- {
+		if m := &a.g.nodes[c]; m.kind == kindTurnEnd && !m.left && m.at <= n.at {
+			return c
+		}
+	}
+	return none
+}
+
+// chooseStop takes the first play_stopped after the barge_in: an answer may have
+// been stopped before, because the user had not finished.
+func (a *analysis) chooseStop() {
+	a.stop = none
+	barge := a.chosen[kindBargeIn]
+	if barge == none {
+		return
+	}
+	if a.stop = a.first(kindPlayStopped, a.g.nodes[barge].at); a.stop != none {
+		a.chosen[kindPlayStopped] = a.stop
+	}
+}
+
+// first returns the first event of kind k, in the order of time, that is not
+// before at.
+func (a *analysis) first(k kind, at time.Duration) int32 {
+	found := none
+	for i := range a.g.nodes {
+		n := &a.g.nodes[i]
+		if n.kind == k && !n.left && n.at >= at && (found == none || n.at < a.g.nodes[found].at) {
+			found = int32(i)
+		}
+	}
+	return found
 }
 
 // attempts holds the numbers, up to 63, of attempts that came to nothing.
@@ -186,7 +267,6 @@ var orders = []order{
 	{before: kindTTSFirstFrame, after: kindFirstSound},
 	{before: kindPlayQueued, after: kindPlayStart, sound: true},
 	{before: kindPlayStart, after: kindFirstSound, sound: true},
-	{before: kindBargeIn, after: kindPlayStopped},
 }
 
 // checkOrder reports marks that are out of order, whatever their causes.
@@ -201,9 +281,28 @@ func (a *analysis) checkOrder() {
 			continue // of different attempts: the model has called a tool between them
 		}
 		if a.g.nodes[i].at > a.g.nodes[j].at && a.g.before(o.before, a.g.nodes[j].at) == none {
-			a.g.problem(int(j), "%s at %d ns is before %s at %d ns", a.g.events[j].Mark, int64(a.g.nodes[j].at), a.g.events[i].Mark, int64(a.g.nodes[i].at))
+			a.disorder(i, j)
 		}
 	}
+	if i, j := a.chosen[kindBargeIn], a.chosen[kindPlayStopped]; i != none && j != none && a.stop == none && !a.playedAfter(j) {
+		a.disorder(i, j)
+	}
+}
+
+// disorder reports that event j is before event i, which cannot be.
+func (a *analysis) disorder(i, j int32) {
+	a.g.problem(int(j), "%s at %d ns is before %s at %d ns", a.g.events[j].Mark, int64(a.g.nodes[j].at), a.g.events[i].Mark, int64(a.g.nodes[i].at))
+}
+
+// playedAfter returns whether something was played after the stop of event j, so
+// that the user could still speak into it.
+func (a *analysis) playedAfter(j int32) bool {
+	for _, k := range [...]kind{kindPlayQueued, kindPlayStart, kindFirstSound, kindPlayEnd} {
+		if i := a.g.last[k]; i != none && i > j && a.g.nodes[i].at >= a.g.nodes[j].at {
+			return true
+		}
+	}
+	return false
 }
 
 // ttfs works out the time to first sound, with its sign.
@@ -220,7 +319,7 @@ func (a *analysis) outcome(closed bool) Outcome {
 		}
 	}
 	if a.g.firstSound == none {
-		t.LastMark = a.lastMilestone()
+		t.LastMark = a.lastMark()
 	}
 	switch {
 	case t.Warmup:
@@ -242,18 +341,27 @@ func (a *analysis) outcome(closed bool) Outcome {
 // interrupted returns whether the user cut the answer off. Speech into the
 // answer that does not stop it (a backchannel) is no interruption.
 func (a *analysis) interrupted() bool {
-	return a.chosen[kindBargeIn] != none && (a.chosen[kindPlayStopped] != none || a.chosen[kindPlayEnd] == none)
+	return a.chosen[kindBargeIn] != none && (a.stop != none || a.chosen[kindPlayEnd] == none)
 }
 
-// lastMilestone returns the farthest mark of a plain cascade that was reached.
-func (a *analysis) lastMilestone() trace.Mark {
-	last := trace.Mark("")
-	for _, m := range milestones {
-		if a.chosen[kindOf(m)] != none {
-			last = m
+// lastMark returns the latest mark on the way to an answer. What the user does
+// meanwhile, a filler and the turn's own bounds do not lead there.
+func (a *analysis) lastMark() trace.Mark {
+	filler := a.g.any(kindFirstFiller)
+	last := none
+	for i := range a.g.nodes {
+		n := &a.g.nodes[i]
+		switch k := n.kind; {
+		case n.left, k == kindOther, k == kindTurnOpened, k == kindTurnClosed, k == kindTurnFailed, k == kindFault, k == kindAudioEnd, k == kindBargeIn:
+		case filler && (k == kindFirstFiller || k >= kindPlayQueued && k <= kindPlayStopped):
+		case last == none || n.at >= a.g.nodes[last].at:
+			last = int32(i)
 		}
 	}
-	return last
+	if last == none {
+		return ""
+	}
+	return a.g.events[last].Mark
 }
 
 // path fills in the segments, the slacks and the what-ifs. A turn without a

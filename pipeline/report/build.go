@@ -51,25 +51,37 @@ func (s *Summary) headline() Headline {
 // target holds TTFS against the target.
 func (s *Summary) target(d *Distribution) *Target {
 	t := &Target{TTFS: int64(s.opts.Target.At), Source: s.opts.TargetSource, Over: s.over}
-	t.P50, t.P95 = verdict(d.P50, t.TTFS), verdict(d.P95, t.TTFS)
-	most := int64(0)
+	t.P50, t.P95 = verdict(d.P50, t.TTFS, "met", "missed"), verdict(d.P95, t.TTFS, "below", "above")
 	for stage, n := range s.overCause {
-		if n > most || n == most && string(stage) < t.Cause {
-			most, t.Cause = n, string(stage)
+		if n > t.CauseTurns || n == t.CauseTurns && string(stage) < t.Cause {
+			t.CauseTurns, t.Cause = n, string(stage)
 		}
 	}
+	t.Measured = d.N + s.ended(OutcomeFailed) + s.ended(OutcomeNoReply)
+	t.Within = d.N - s.over
 	return t
 }
 
-// verdict says whether a quantile meets the target.
-func verdict(f Figure, target int64) string {
+// verdict says on which side of the target a quantile is.
+func verdict(f Figure, target int64, below, above string) string {
 	switch {
 	case f.Value == nil:
 		return "not known: " + f.Absent
 	case *f.Value <= target:
-		return "met"
+		return below
 	}
-	return "missed"
+	return above
+}
+
+// ended returns how many turns ended in o, whatever the kind of failure.
+func (s *Summary) ended(o Outcome) int64 {
+	sum := int64(0)
+	for k, n := range s.outcomes {
+		if k.outcome == o {
+			sum += n
+		}
+	}
+	return sum
 }
 
 // metricRows returns the metrics of the ok turns.
@@ -231,13 +243,19 @@ func (s *Summary) faults(late Problems) Faults {
 // warnings says what the figures cannot bear.
 func (s *Summary) warnings(r *Report) []string {
 	var out []string
+	if w := s.unanswered(); w != "" {
+		out = append(out, w)
+	}
+	if t := r.Run.Timers; t != nil && t.P99 > int64(lateTimers) {
+		out = append(out, fmt.Sprintf("the computer was late: timers fired %s after they were due at P99 (max %s), and that is in the figures", milliseconds(t.P99), milliseconds(t.Max)))
+	}
 	if n := r.Headline.TTFS.N; n < 30 {
 		out = append(out, fmt.Sprintf("only %d ok turns: take 30 to 50 or more before you trust the figures", n))
 	} else if n < 100 {
 		out = append(out, fmt.Sprintf("%d ok turns cannot tell P99: that needs 100", n))
 	}
-	if r.Headline.TTFS.RelativeError != nil {
-		out = append(out, fmt.Sprintf("more than %d values: quantiles come from a sketch with a relative error of %.1f %%", s.opts.Exact, 100*SketchError))
+	if w := s.sketched(r); w != "" {
+		out = append(out, w)
 	}
 	if h := s.values[MetricHarness]; h.n > 0 && h.max > 0 {
 		d := h.distribution()
@@ -256,6 +274,41 @@ func (s *Summary) warnings(r *Report) []string {
 		out = append(out, "the run is partial: "+why)
 	}
 	return out
+}
+
+// Beyond these a report begins with a warning.
+const (
+	unansweredPercent = 2 // of the measured turns
+	lateTimers        = 5 * time.Millisecond
+)
+
+// unanswered says how many turns are not in the figures because they came to
+// nothing, if they are many: the figures are of those that went well.
+func (s *Summary) unanswered() string {
+	failed, silent, open := s.ended(OutcomeFailed), s.ended(OutcomeNoReply), s.ended(OutcomeUnfinished)
+	gone, all := failed+silent+open, s.detector.Turns
+	if gone*100 <= all*unansweredPercent {
+		return ""
+	}
+	return fmt.Sprintf("%s of %s (%.1f %%) were not answered: %s failed, %s without a reply, %s unfinished; the figures leave them out",
+		grouped(gone), countOf(all, "measured turn"), 100*float64(gone)/float64(all), grouped(failed), grouped(silent), grouped(open))
+}
+
+// sketched says which quantiles come from a sketch.
+func (s *Summary) sketched(r *Report) string {
+	what, limit := "", s.opts.Exact
+	for i := range r.Metrics {
+		if r.Metrics[i].Values.RelativeError != nil {
+			what = "the stage metrics"
+		}
+	}
+	if r.Headline.TTFS.RelativeError != nil {
+		what, limit = "all metrics", s.values[MetricTTFS].limit
+	}
+	if what == "" {
+		return ""
+	}
+	return fmt.Sprintf("more than %s values: the quantiles of %s come from a sketch with a relative error of %.1f %%, and their intervals are widened by it", grouped(int64(limit)), what, 100*SketchError)
 }
 
 // unexplained returns whether some of the silence is.

@@ -42,13 +42,19 @@ type Headline struct {
 type Target struct {
 	TTFS   int64  `json:"ttfs_ns"`
 	Source string `json:"source,omitempty"`
-	// P50 and P95 say "met", "missed", or why that cannot be told.
+	// P50 says "met" or "missed": a target is for the median. P95 says "below"
+	// or "above". Either may say why that cannot be told.
 	P50 string `json:"p50"`
 	P95 string `json:"p95"`
-	// Over counts ok turns beyond the target; Cause is the stage that had the
-	// largest part in most of them.
-	Over  int64  `json:"turns_over"`
-	Cause string `json:"turns_over_cause,omitempty"`
+	// Over counts ok turns beyond the target; Cause is the stage that most often
+	// had the largest part in them: in CauseTurns of them, which need not be most.
+	Over       int64  `json:"turns_over"`
+	Cause      string `json:"turns_over_cause,omitempty"`
+	CauseTurns int64  `json:"turns_over_cause_turns,omitempty"`
+	// Measured counts the ok turns that have a TTFS, those that failed, and those
+	// without a reply; Within those among them that are within the target.
+	Measured int64 `json:"turns_measured"`
+	Within   int64 `json:"turns_within"`
 }
 
 // Silence is where the time to first sound goes, at the median (the ok turns
@@ -143,10 +149,12 @@ type AttemptTotals struct {
 // Detector counts how the turn detector went wrong, over all turns but the
 // warm-up.
 type Detector struct {
-	Turns  int64 `json:"turns"`
-	Early  int64 `json:"early"`  // committed before speech_end
-	Stuck  int64 `json:"stuck"`  // never committed
-	Forced int64 `json:"forced"` // committed by a maximum delay
+	Turns     int64 `json:"turns"`
+	Early     int64 `json:"early"`           // committed before speech_end, and that stood
+	TakenBack int64 `json:"taken_back"`      // turns in which a commit was taken back (turn_dropped)
+	Dropped   int64 `json:"commits_dropped"` // commits that were taken back; a turn may have several
+	Stuck     int64 `json:"stuck"`           // never committed
+	Forced    int64 `json:"forced"`          // committed by a maximum delay
 }
 
 // A FlagRow counts the turns with one flag.

@@ -59,7 +59,7 @@ type MetricInfo struct {
 var Metrics = [MetricCount]MetricInfo{
 	MetricTTFS:              {Key: "ttfs_ns", Title: "time to first sound", Unit: UnitTime, Means: "first_sound − speech_end"},
 	MetricASRFinalization:   {Key: "asr_finalization_ns", Title: "ASR finalization", Unit: UnitTime, Means: "asr_final − speech_end"},
-	MetricEndpointing:       {Key: "endpointing_ns", Title: "endpointing", Unit: UnitTime, Means: "turn_end − speech_end"},
+	MetricEndpointing:       {Key: "endpointing_ns", Title: "endpointing", Unit: UnitTime, Means: "turn_end − speech_end; the last turn_end that was not taken back"},
 	MetricAgent:             {Key: "agent_ns", Title: "agent", Unit: UnitTime, Means: "sum of the agent's steps (step_end − step_start), else agent_end − agent_start"},
 	MetricTTFT:              {Key: "ttft_ns", Title: "LLM TTFT", Unit: UnitTime, Means: "llm_first_token − llm_send of the attempt that was spoken, client view"},
 	MetricTPOT:              {Key: "tpot_ns", Title: "LLM TPOT", Unit: UnitPerToken, Means: "(llm_last_token − llm_first_token) / (output tokens − 1)"},
@@ -72,7 +72,7 @@ var Metrics = [MetricCount]MetricInfo{
 	MetricPlaybackBuffering: {Key: "playback_buffering_ns", Title: "playback buffering", Unit: UnitTime, Means: "play_start − play_queued"},
 	MetricUnderruns:         {Key: "underruns", Title: "underruns", Unit: UnitCount, Means: "how often the playout buffer ran empty"},
 	MetricUnderrunTime:      {Key: "underrun_ns", Title: "underrun time", Unit: UnitTime, Means: "for how long it was empty"},
-	MetricBargeInStop:       {Key: "barge_in_stop_ns", Title: "barge-in stop", Unit: UnitTime, Means: "play_stopped − barge_in; interrupted turns count here"},
+	MetricBargeInStop:       {Key: "barge_in_stop_ns", Title: "barge-in stop", Unit: UnitTime, Means: "first play_stopped after barge_in − barge_in; interrupted turns count here"},
 	MetricHarness:           {Key: "harness_ns", Title: "harness", Unit: UnitTime, Means: "time on the critical path between a cause being there and the tool acting on it"},
 	MetricFirstFiller:       {Key: "first_filler_ns", Title: "first filler", Unit: UnitTime, Means: "first_filler − speech_end", Rare: true},
 	MetricAfterFiller:       {Key: "after_filler_ns", Title: "filler to answer", Unit: UnitTime, Means: "first_sound − first_filler", Rare: true},
@@ -90,6 +90,7 @@ var (
 	kindVADStop         = kindOf(trace.VADStop)
 	kindASRFinal        = kindOf(trace.ASRFinal)
 	kindTurnEnd         = kindOf(trace.TurnEnd)
+	kindTurnDropped     = kindOf(trace.TurnDropped)
 	kindAgentStart      = kindOf(trace.AgentStart)
 	kindAgentEnd        = kindOf(trace.AgentEnd)
 	kindLLMSend         = kindOf(trace.LLMSend)
@@ -121,13 +122,13 @@ func (a *analysis) measure() {
 	v := &a.turn.Values
 	v[MetricTTFS] = a.turn.TTFS
 	v[MetricASRFinalization] = a.between(kindSpeechEnd, kindASRFinal)
-	v[MetricEndpointing] = a.between(kindSpeechEnd, kindTurnEnd)
+	v[MetricEndpointing] = a.endpointing()
 	v[MetricAgent] = a.agent()
 	a.measureLLM()
 	v[MetricAggregation] = a.between(kindLLMFirstToken, kindLLMFirstSegment)
 	a.measureTTS()
 	a.measurePlayout()
-	v[MetricBargeInStop] = a.between(kindBargeIn, kindPlayStopped)
+	v[MetricBargeInStop] = a.bargeInStop()
 	v[MetricHarness] = a.harness()
 	v[MetricFirstFiller] = a.between(kindSpeechEnd, kindFirstFiller)
 	v[MetricAfterFiller] = a.between(kindFirstFiller, kindFirstSound)
@@ -157,6 +158,22 @@ func (a *analysis) between(from, to kind) Value {
 		return absent(missing[to])
 	}
 	return here(int64(a.g.nodes[j].at - a.g.nodes[i].at))
+}
+
+// endpointing returns when the turn was committed, if that stood.
+func (a *analysis) endpointing() Value {
+	if a.chosen[kindTurnEnd] == none && len(a.dropped) > 0 && a.g.any(kindTurnEnd) {
+		return absent("every turn_end was taken back")
+	}
+	return a.between(kindSpeechEnd, kindTurnEnd)
+}
+
+// bargeInStop returns how long the answer went on while the user spoke into it.
+func (a *analysis) bargeInStop() Value {
+	if a.chosen[kindBargeIn] != none && a.stop == none && a.chosen[kindPlayStopped] != none {
+		return absent("no play_stopped after barge_in")
+	}
+	return a.between(kindBargeIn, kindPlayStopped)
 }
 
 // agent returns the sum of the agent's steps. Where it tells no steps, it is
@@ -333,7 +350,7 @@ func (a *analysis) overlap() Value {
 	if !a.turn.TTFS.OK || a.turn.TTFS.N >= 0 {
 		return absent("no early reply")
 	}
-	end := a.chosen[kindPlayStopped]
+	end := a.first(kindPlayStopped, a.g.nodes[a.g.firstSound].at)
 	if end == none {
 		end = a.chosen[kindPlayEnd]
 	}

@@ -14,6 +14,9 @@ import (
 // are exact up to it; beyond it they come from a sketch (SketchError).
 const DefaultExact = 100_000
 
+// ExactTTFS is the same for TTFS, which a run is judged by.
+const ExactTTFS = 1_000_000
+
 // SketchError is the relative error of quantiles beyond the exact limit, as
 // DDSketch guarantees it (Masson, Rim and Lee, VLDB 2019): half a per cent.
 const SketchError = 0.005
@@ -52,7 +55,8 @@ func ranks(n int64, q float64) (low, high int64) {
 }
 
 // A Figure is a quantile with its 95 % confidence interval from order
-// statistics. What the sample cannot bear is nil.
+// statistics, widened by the sketch's error where it comes from one. What the
+// sample cannot bear is nil.
 type Figure struct {
 	Value *int64 `json:"value,omitempty"`
 	Low   *int64 `json:"low,omitempty"`
@@ -142,11 +146,36 @@ func (s *series) quantile(q float64) int64 {
 		v, _ := Quantile(s.exact, q)
 		return v
 	}
-	v, err := s.sketch.GetValueAtQuantile(q)
-	if err != nil {
-		panic("report: the sketch has no quantile: " + err.Error())
+	at := q * float64(s.n-1)
+	low := math.Floor(at)
+	a := s.inSketch(int64(low) + 1)
+	b := s.inSketch(min(int64(low)+2, s.n))
+	return min(max(int64(math.Round(a+(at-low)*(b-a))), s.min), s.max)
+}
+
+// inSketch returns the sketch's value of a rank from 1, which is off by at most
+// SketchError of the true one. (GetValueAtQuantile takes no rank, and the way
+// from a rank to a quantile and back loses one at times.)
+func (s *series) inSketch(rank int64) float64 {
+	i := float64(rank - 1)
+	below, zero := s.sketch.GetNegativeValueStore(), s.sketch.GetZeroCount()
+	n := below.TotalCount()
+	switch {
+	case i < n:
+		return -s.sketch.Value(below.KeyAtRank(n - 1 - i))
+	case i < n+zero:
+		return 0
 	}
-	return int64(math.Round(v))
+	return s.sketch.Value(s.sketch.GetPositiveValueStore().KeyAtRank(i - zero - n))
+}
+
+// bounds returns between which values that of a rank from 1 lies: what the sketch
+// says, widened by its error.
+func (s *series) bounds(rank int64) (low, high int64) {
+	v := s.inSketch(rank)
+	a, b := v/(1+SketchError), v/(1-SketchError) // |v − x| ≤ error·|x|
+	low, high = int64(math.Floor(min(a, b)))-1, int64(math.Ceil(max(a, b)))+1
+	return min(max(low, s.min), s.max), min(max(high, s.min), s.max)
 }
 
 // figure returns the quantile q with its interval.
@@ -157,23 +186,25 @@ func (s *series) figure(q float64, absent string) Figure {
 	v := s.quantile(q)
 	f := Figure{Value: &v}
 	low, high := ranks(s.n, q)
-	f.Low, f.High = s.rank(low), s.rank(high)
+	if low >= 1 && s.n > 1 {
+		v, _ := s.rank(low)
+		f.Low = &v
+	}
+	if high <= s.n && s.n > 1 {
+		_, v := s.rank(high)
+		f.High = &v
+	}
 	return f
 }
 
-// rank returns the value of a rank from 1, or nil if there is no such rank.
-func (s *series) rank(r int64) *int64 {
-	if r < 1 || r > s.n || s.n < 2 {
-		return nil
+// rank returns between which values that of a rank from 1 lies: they are one and
+// the same unless they come from the sketch.
+func (s *series) rank(r int64) (low, high int64) {
+	if s.sketch != nil {
+		return s.bounds(r)
 	}
-	v := int64(0)
-	if s.sketch == nil {
-		s.quantile(0) // sorts
-		v = s.exact[r-1]
-	} else {
-		v = s.quantile(float64(r-1) / float64(s.n-1))
-	}
-	return &v
+	s.quantile(0) // sorts
+	return s.exact[r-1], s.exact[r-1]
 }
 
 // distribution returns what the values come to.

@@ -23,7 +23,7 @@ type Options struct {
 	// "12.3" (session.turn), or a request ID. Empty is "median".
 	Turn string
 	// Exact is how many values and turns are kept one by one. 0 or
-	// less is DefaultExact.
+	// less is DefaultExact, and ExactTTFS values of TTFS.
 	Exact int
 	// Seed is of the draws beyond that.
 	Seed uint64
@@ -77,8 +77,9 @@ type outcomeKey struct {
 
 // NewSummary returns an empty Summary.
 func NewSummary(o Options) *Summary {
+	ttfs := o.Exact
 	if o.Exact <= 0 {
-		o.Exact = DefaultExact
+		o.Exact, ttfs = DefaultExact, ExactTTFS
 	}
 	s := &Summary{
 		opts: o, wanted: wanted(o.Turn),
@@ -89,6 +90,7 @@ func NewSummary(o Options) *Summary {
 	for m := range s.values {
 		s.values[m].limit = o.Exact
 	}
+	s.values[MetricTTFS].limit = ttfs
 	return s
 }
 
@@ -143,6 +145,10 @@ func (s *Summary) addCounters(t *Turn) {
 	s.attempts.Wasted += c.Wasted
 	s.attempts.WastedOf += int64(c.WastedOf)
 	s.detector.Turns++
+	if c.Dropped > 0 {
+		s.detector.TakenBack++
+		s.detector.Dropped += int64(c.Dropped)
+	}
 	for _, f := range t.Flags {
 		switch f {
 		case FlagEarlyTurn:

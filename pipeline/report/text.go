@@ -13,11 +13,15 @@ import (
 type TextOptions struct {
 	Width int  // in columns; 0 is 100, and less than 80 is taken as 80
 	Color bool // whether ANSI colours are used
+
+	// Gate is the quantile that has to meet the target, besides the median: p50,
+	// p95, p99 or none.
+	Gate string
 }
 
 // WriteText writes the report for people, in plain text.
 func (r *Report) WriteText(w io.Writer, o TextOptions) error {
-	p := &page{width: o.Width, color: o.Color}
+	p := &page{width: o.Width, color: o.Color, gate: o.Gate}
 	if p.width == 0 {
 		p.width = 100
 	}
@@ -42,6 +46,7 @@ type page struct {
 	b     strings.Builder
 	width int
 	color bool
+	gate  string
 }
 
 // The styles, as ANSI codes.
@@ -103,7 +108,10 @@ func (p *page) title(r *Report) {
 	if r.Run.Clock != "" {
 		parts = append(parts, clean(r.Run.Clock)+" clock")
 	}
-	parts = append(parts, fmt.Sprintf("seed %d", r.Run.Seed), countOf(r.Run.Turns, "turn"), countOf(r.Run.Events, "event"))
+	if r.Run.Format != "" { // of a file of events alone nothing is known
+		parts = append(parts, fmt.Sprintf("seed %d", r.Run.Seed))
+	}
+	parts = append(parts, countOf(r.Run.Turns, "turn"), countOf(r.Run.Events, "event"))
 	p.line("%s  %s", p.style(bold, "firstsound"), cut(strings.Join(parts, " · "), p.width-12))
 	if r.Faults.Count > 0 {
 		p.line("%s", p.style(red, cut(fmt.Sprintf("!! %s in the events: see the end", countOf(r.Faults.Count, "FAULT")), p.width)))
@@ -187,14 +195,19 @@ func (p *page) beside(name string, f Figure, t *Target) string {
 	if name == "max" {
 		return ""
 	}
-	out := left(interval(f), 32)
-	if t == nil || name == "P99" {
-		return p.style(dim, out)
+	out := p.style(dim, left(interval(f), 30)) + "  "
+	judged := name == "P50" || strings.EqualFold(name, p.gate)
+	switch {
+	case t == nil || name == "P99" && !judged:
+		return p.style(dim, interval(f))
+	case judged && *f.Value <= t.TTFS:
+		return out + p.style(green, "✓ within the target")
+	case judged:
+		return out + p.style(red, fmt.Sprintf("✗ over by %s ms", ms(*f.Value-t.TTFS)))
+	case *f.Value <= t.TTFS:
+		return out + p.style(dim, fmt.Sprintf("below by %s ms", ms(t.TTFS-*f.Value)))
 	}
-	if *f.Value <= t.TTFS {
-		return p.style(dim, out) + p.style(green, "✓ within the target")
-	}
-	return p.style(dim, out) + p.style(red, fmt.Sprintf("✗ over by %s ms", ms(*f.Value-t.TTFS)))
+	return out + p.style(dim, fmt.Sprintf("above by %s ms", ms(*f.Value-t.TTFS)))
 }
 
 // interval returns the 95 % interval of a quantile.
@@ -221,13 +234,16 @@ func orDash(f Figure) string {
 // target writes how many turns miss the target, and why.
 func (p *page) target(h *Headline) {
 	t := h.Target
-	out := fmt.Sprintf("target %s ms", ms(t.TTFS))
+	out := fmt.Sprintf("target (for the median) %s ms", ms(t.TTFS))
 	if t.Source != "" {
 		out += " (" + t.Source + ")"
 	}
-	out += fmt.Sprintf(": P50 %s, P95 %s; %s of %s over it", t.P50, t.P95, grouped(t.Over), countOf(h.TTFS.N, "turn"))
+	out += fmt.Sprintf(": P50 %s, P95 %s; %s of %s above it", t.P50, t.P95, grouped(t.Over), countOf(h.TTFS.N, "ok turn"))
 	if t.Over > 0 {
-		out += ", in most of them the largest part is " + t.Cause
+		out += fmt.Sprintf(", whose largest part is most often%s%s%s(%s of %s)", tie, t.Cause, tie, grouped(t.CauseTurns), grouped(t.Over))
+	}
+	if unanswered := t.Measured - h.TTFS.N; unanswered > 0 {
+		out += fmt.Sprintf("; with the %s that failed or had no reply, %s of %s are within it", grouped(unanswered), grouped(t.Within), grouped(t.Measured))
 	}
 	p.text("  ", "", out)
 }
@@ -305,10 +321,23 @@ func (p *page) shareNote(s *Silence, ok int64) string {
 	if s.Sampled > 0 {
 		out += fmt.Sprintf("; from %s of %s turns, drawn at random", grouped(int64(s.Sampled)), grouped(ok))
 	}
+	if severalRows(s.Rows) {
+		out += "; a stage has a row for each setting that owns its time"
+	}
 	if s.TailTurns < 5 || s.MedianTurns < 5 {
 		out += "; n is too small to say much"
 	}
 	return out
+}
+
+// severalRows returns whether a stage has more than one row.
+func severalRows(rows []ShareRow) bool {
+	for i := range rows {
+		if i > 0 && rows[i].Stage == rows[i-1].Stage {
+			return true
+		}
+	}
+	return false
 }
 
 // improve writes which stage to improve first.

@@ -259,7 +259,7 @@ func shownUnit(u Unit) string {
 	case UnitPerToken:
 		return "ms/token"
 	case UnitMillionth:
-		return "–"
+		return "×"
 	case UnitCount:
 		return "times"
 	}
@@ -282,7 +282,8 @@ func (p *page) outcomes(r *Report) {
 	}
 	d := &r.Detector
 	if d.Turns > 0 {
-		p.line("  turn detector, of %s: early %s, stuck %s, forced %s", countOf(d.Turns, "turn"), rate(d.Early, d.Turns), rate(d.Stuck, d.Turns), rate(d.Forced, d.Turns))
+		p.text("  ", "", fmt.Sprintf("turn detector, of %s: early %s, taken back %s, stuck %s, forced %s", countOf(d.Turns, "turn"),
+			rate(d.Early, d.Turns), takenBack(d), rate(d.Stuck, d.Turns), rate(d.Forced, d.Turns)))
 	}
 	for _, f := range r.Flags {
 		p.line("  flag %s: %s", f.Flag, countOf(f.Turns, "turn"))
@@ -300,6 +301,16 @@ func speculation(a *AttemptTotals) string {
 		out += fmt.Sprintf(" (%s tokens wasted, told by %d of them)", grouped(a.Wasted), a.WastedOf)
 	} else if a.Discarded > 0 {
 		out += " (tokens wasted: not told)"
+	}
+	return out
+}
+
+// takenBack returns how many turns had a commit that was taken back, and how many
+// commits that were.
+func takenBack(d *Detector) string {
+	out := rate(d.TakenBack, d.Turns)
+	if d.Dropped != d.TakenBack {
+		out += fmt.Sprintf(" by %d commits", d.Dropped)
 	}
 	return out
 }

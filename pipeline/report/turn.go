@@ -90,6 +90,7 @@ type Counters struct {
 	Saved     time.Duration // how much earlier the adopted ones were sent
 	Wasted    int64         // tokens that discarded attempts had produced, where known
 	WastedOf  int           // discarded attempts that told their tokens
+	Dropped   int           // commits of the turn that were taken back
 }
 
 // A Problem is something in the events that cannot be right.
@@ -109,7 +110,7 @@ type Turn struct {
 	Outcome     Outcome
 	FailureKind string     // of a failed turn, also if it was a warm-up
 	FailureText string     // in the provider's own words
-	LastMark    trace.Mark // of a turn without first sound: the last mark of the chain that it reached
+	LastMark    trace.Mark // of a turn without first sound: the latest mark on the way to an answer
 	Warmup      bool
 
 	TTFS        Value // ns, signed; of interrupted and early turns too
@@ -135,7 +136,9 @@ func (t *Turn) OutcomeKey() string {
 
 // At returns when the turn passed m, and whether it did. Where m occurred
 // several times, it is the last one that first_sound had waited for; else the
-// first one that is not of a failed or discarded attempt; else the first.
+// first one that is not of a failed or discarded attempt; else the first. A
+// turn_end that was taken back is none, and of play_stopped it is the first one
+// after the barge_in.
 func (t *Turn) At(m trace.Mark) (time.Duration, bool) {
 	for i := range t.Marks {
 		if t.Marks[i].Mark == m {

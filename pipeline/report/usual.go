@@ -158,6 +158,7 @@ var (
 var (
 	kindSpeechEnd  = kindOf(trace.SpeechEnd)
 	kindFirstSound = kindOf(trace.FirstSound)
+	kindAudioEnd   = kindOf(trace.AudioEnd)
 	kindStepStart  = kindOf(trace.StepStart)
 	kindStepEnd    = kindOf(trace.StepEnd)
 )

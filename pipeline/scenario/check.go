@@ -98,6 +98,8 @@ func (s *Scenario) checkLoad(c *checker) {
 		"%s arrival needs load.rate, the new calls a second, above 0", l.Arrival)
 	c.refuse(l.Arrival == closed && l.Rate > 0, "load.rate load.arrival",
 		"closed arrival takes no load.rate: set load.arrival to poisson or constant")
+	c.refuse(l.Rate > 0 && l.Rate < 1e-5, "load.rate",
+		"%v calls a second is less than one a day: write 0.00001 or more", l.Rate)
 	c.refuse(l.Turns == 0 && l.Duration == 0, "load.turns load.duration",
 		"load.turns and load.duration are both 0: the run would never end")
 }

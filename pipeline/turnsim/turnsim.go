@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"time"
 
 	"firstsound/clocks"
 	"firstsound/clocks/random"
@@ -47,11 +46,6 @@ type Detector struct {
 // New returns a Detector that draws from seed.
 func New(clock clocks.Clock, seed uint64, o Options) *Detector { return &Detector{clock, seed, o} }
 
-// tolerance is how far before the true end of speech a VAD may place its end
-// and still mean that one and not a pause before it: the last consonant of a
-// word can lie 150 ms behind the rest.
-const tolerance = 150 * time.Millisecond
-
 // Finished waits for the inference and draws its result.
 func (d *Detector) Finished(ctx context.Context, p pipeline.Pause) (bool, error) {
 	u := p.Speech.Utterance()
@@ -63,7 +57,7 @@ func (d *Detector) Finished(ctx context.Context, p pipeline.Pause) (bool, error)
 		return false, err
 	}
 	chance := d.o.FalseFinish
-	if p.Offset >= u.End-tolerance {
+	if p.Heard >= u.End { // nothing comes after this pause
 		chance = d.o.Finished
 	}
 	return source.Chance(chance), nil

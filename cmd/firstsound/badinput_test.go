@@ -111,6 +111,7 @@ func TestBadInput(t *testing.T) {
 	}{
 		// The command line.
 		{"run --turn", 2, "flag needs an argument: --turn"},
+		{"run --width 79", 2, "--width takes 80 to 1000 columns, not 79"},
 		{"run --width x", 2, `--width takes a whole number, not "x"`},
 		{"run --what-if fast", 2, `--what-if takes a whole number, not "fast"`},
 		{"run --json=maybe", 2, `--json takes true or false, not "maybe"`},

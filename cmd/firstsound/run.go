@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -44,8 +43,8 @@ func (v *view) flags(cmd *cobra.Command) {
 
 func (v *view) check() error {
 	switch {
-	case v.width < 60 || v.width > 1000:
-		return usagef("--width takes 60 to 1000 columns, not %d", v.width)
+	case v.width < 80 || v.width > 1000:
+		return usagef("--width takes 80 to 1000 columns, not %d", v.width)
 	case v.whatIf < 1 || v.whatIf > 100:
 		return usagef("--what-if takes 1 to 100 per cent, not %d", v.whatIf)
 	case v.gate != "" && v.gate != "p50" && v.gate != "p95" && v.gate != "p99":
@@ -240,14 +239,16 @@ func (r *runCmd) run(ctx context.Context, settings []string) error {
 	if err != nil {
 		return err
 	}
-	progress := newProgress(r.streams, s)
+	progress := newCounter(r.streams, s.Load.Turns+s.Load.Warmup, "turns")
 	running, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	end, err := a.run(running, func(e trace.Event) {
 		if err := rec.event(&e); err != nil {
 			giveUp(err) // what cannot be kept need not be played
 		}
-		progress.event(&e)
+		if e.Mark == trace.TurnClosed {
+			progress.one()
+		}
 	})
 	progress.done()
 	state, reason := report.StateComplete, ""
@@ -393,44 +394,4 @@ func shellQuote(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-}
-
-// A progress says on a terminal how far a run has come.
-type progress struct {
-	w     io.Writer // nil: nobody looks
-	want  int
-	turns int
-	next  time.Time
-	shown bool
-}
-
-func newProgress(s streams, sc *scenario.Scenario) *progress {
-	p := &progress{want: sc.Load.Turns + sc.Load.Warmup, next: time.Now().Add(time.Second)}
-	if s.progress {
-		p.w = s.err
-	}
-	return p
-}
-
-func (p *progress) event(e *trace.Event) {
-	if p.w == nil || e.Mark != trace.TurnClosed {
-		return
-	}
-	p.turns++
-	if p.turns%16 != 0 && p.want > 1000 || time.Now().Before(p.next) {
-		return
-	}
-	p.next = time.Now().Add(200 * time.Millisecond)
-	p.shown = true
-	of := ""
-	if p.want > 0 {
-		of = fmt.Sprintf(" of %d", p.want)
-	}
-	fmt.Fprintf(p.w, "\r%d%s turns, %v of calls ", p.turns, of, e.At.Round(time.Second))
-}
-
-func (p *progress) done() {
-	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -469,40 +468,4 @@ func knees(varies []vary, cells []cell) []knee {
 		found = append(found, k)
 	}
 	return found
-}
-
-// A counter says on a terminal how much of something is done.
-type counter struct {
-	mu   sync.Mutex
-	w    io.Writer // nil: nobody looks
-	n    int
-	of   int
-	what string
-	next time.Time
-	line bool
-}
-
-func newCounter(s streams, of int, what string) *counter {
-	c := &counter{of: of, what: what, next: time.Now().Add(500 * time.Millisecond)}
-	if s.progress {
-		c.w = s.err
-	}
-	return c
-}
-
-func (c *counter) one() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n++
-	if c.w != nil && time.Now().After(c.next) {
-		c.next = time.Now().Add(100 * time.Millisecond)
-		c.line = true
-		fmt.Fprintf(c.w, "\r%d of %d %s ", c.n, c.of, c.what)
-	}
-}
-
-func (c *counter) done() {
-	if c.line {
-		fmt.Fprint(c.w, "\r\x1b[K")
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstsound/clocks/quantile"
 	"firstsound/pipeline/report"
 )
 
@@ -67,7 +68,7 @@ func (g goal) met(r *report.Report) (bool, string) {
 		return false, fmt.Sprintf("%d of %d turns got no answer", bad, all)
 	}
 	d := r.Metrics[g.metric].Values
-	f := map[string]report.Figure{"p50": d.P50, "p95": d.P95, "p99": d.P99}[g.quantile]
+	f := map[string]quantile.Figure{"p50": d.P50, "p95": d.P95, "p99": d.P99}[g.quantile]
 	if f.Value == nil {
 		return false, "no " + g.quantile + ": " + f.Absent
 	}

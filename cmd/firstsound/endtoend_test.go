@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"firstsound/clocks/quantile"
 	"firstsound/pipeline/report"
 )
 
@@ -308,7 +309,7 @@ func medianOf(t *testing.T, rows []report.TurnRow, metric string, f func(report.
 		}
 	}
 	slices.Sort(all)
-	v, ok := report.Quantile(all, 0.5)
+	v, ok := quantile.Of(all, 0.5)
 	if !ok {
 		t.Fatalf("no values of %s", metric)
 	}

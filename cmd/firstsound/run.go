@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstsound/clocks"
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 	"firstsound/pipeline/report"
 	"firstsound/pipeline/scenario"
@@ -93,7 +94,7 @@ func (v *view) pass(r *report.Report) error {
 		return errors.New(r.TurnWhy)
 	}
 	if v.gate != "" {
-		q := map[string]report.Figure{"p50": r.Headline.TTFS.P50, "p95": r.Headline.TTFS.P95, "p99": r.Headline.TTFS.P99}[v.gate]
+		q := map[string]quantile.Figure{"p50": r.Headline.TTFS.P50, "p95": r.Headline.TTFS.P95, "p99": r.Headline.TTFS.P99}[v.gate]
 		switch {
 		case q.Value == nil:
 			return fmt.Errorf("gate: there is no %s: %s", v.gate, q.Absent)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"firstsound/clocks/quantile"
 	"firstsound/pipeline/report"
 	"firstsound/pipeline/scenario"
 )
@@ -310,7 +311,7 @@ func (run *lessonRun) figure(name string) (lessonFigure, error) {
 			if of == "later" {
 				values = run.later[m]
 			}
-			if v, ok := report.Quantile(values, 0.5); ok {
+			if v, ok := quantile.Of(values, 0.5); ok {
 				f.value = &v
 			}
 		default:

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstsound/clocks"
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 	"firstsound/pipeline/report"
 	"firstsound/pipeline/scenario"
@@ -307,7 +308,7 @@ func metricColumn(m report.Metric) func(r *report.Report) string {
 }
 
 // figure returns a quantile in milliseconds, or – if the sample cannot bear it.
-func figure(f report.Figure) string {
+func figure(f quantile.Figure) string {
 	return optional(f.Value, milliseconds)
 }
 

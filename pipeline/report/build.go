@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 )
 
@@ -37,9 +38,9 @@ func (s *Summary) Report(run RunInfo, late Problems) *Report {
 
 // headline returns TTFS and how it meets the target.
 func (s *Summary) headline() Headline {
-	h := Headline{OK: s.outcomes[outcomeKey{outcome: OutcomeOK}], TTFS: s.values[MetricTTFS].distribution()}
-	if late := &s.values[MetricLateStart]; late.n > 0 && late.max > 0 {
-		d := s.values[MetricTTFSFromDue].distribution()
+	h := Headline{OK: s.outcomes[outcomeKey{outcome: OutcomeOK}], TTFS: s.values[MetricTTFS].Distribution()}
+	if late := &s.values[MetricLateStart]; late.N() > 0 && late.Max() > 0 {
+		d := s.values[MetricTTFSFromDue].Distribution()
 		h.FromDue = &d
 	}
 	if s.opts.Target.Known {
@@ -49,7 +50,7 @@ func (s *Summary) headline() Headline {
 }
 
 // target holds TTFS against the target.
-func (s *Summary) target(d *Distribution) *Target {
+func (s *Summary) target(d *quantile.Distribution) *Target {
 	t := &Target{TTFS: int64(s.opts.Target.At), Source: s.opts.TargetSource, Over: s.over}
 	t.P50, t.P95 = verdict(d.P50, t.TTFS, "met", "missed"), verdict(d.P95, t.TTFS, "below", "above")
 	for stage, n := range s.overCause {
@@ -63,7 +64,7 @@ func (s *Summary) target(d *Distribution) *Target {
 }
 
 // verdict says on which side of the target a quantile is.
-func verdict(f Figure, target int64, below, above string) string {
+func verdict(f quantile.Figure, target int64, below, above string) string {
 	switch {
 	case f.Value == nil:
 		return "not known: " + f.Absent
@@ -91,7 +92,7 @@ func (s *Summary) metricRows() []MetricRow {
 		info := &Metrics[m]
 		out = append(out, MetricRow{
 			Key: info.Key, Title: info.Title, Unit: info.Unit, Means: info.Means,
-			Values: s.values[m].distribution(), Absent: s.lacking[m].sorted(),
+			Values: s.values[m].Distribution(), Absent: s.lacking[m].sorted(),
 		})
 	}
 	return out
@@ -119,7 +120,7 @@ func (s *Summary) sumCheck() *SumCheck {
 	parts := apportion([]int64{s.sum.TTFT, s.sum.Decode, s.sum.Total - s.sum.TTFT - s.sum.Decode}, n)
 	out := &SumCheck{Turns: n, TTFT: parts[0] / n, Decode: parts[1] / n, Speech: parts[2] / n}
 	out.Total = out.TTFT + out.Decode + out.Speech
-	out.Blame = blame(s.values[MetricTTFT].distribution().P50, s.values[MetricTPOT].distribution().P50)
+	out.Blame = blame(s.values[MetricTTFT].Distribution().P50, s.values[MetricTPOT].Distribution().P50)
 	return out
 }
 
@@ -133,7 +134,7 @@ const (
 )
 
 // blame says which term is high, and what that usually means.
-func blame(ttft, tpot Figure) string {
+func blame(ttft, tpot quantile.Figure) string {
 	waiting := ttft.Value != nil && *ttft.Value > highTTFT
 	decoding := tpot.Value != nil && *tpot.Value > highTPOT
 	switch {
@@ -257,8 +258,8 @@ func (s *Summary) warnings(r *Report) []string {
 	if w := s.sketched(r); w != "" {
 		out = append(out, w)
 	}
-	if h := s.values[MetricHarness]; h.n > 0 && h.max > 0 {
-		d := h.distribution()
+	if h := s.values[MetricHarness]; h.N() > 0 && h.Max() > 0 {
+		d := h.Distribution()
 		if d.P95.Value != nil && r.Headline.TTFS.P50.Value != nil && *d.P95.Value*20 > *r.Headline.TTFS.P50.Value {
 			out = append(out, fmt.Sprintf("the harness itself takes %s at P95, more than 5 %% of the median: it bends the figures", milliseconds(*d.P95.Value)))
 		}
@@ -303,12 +304,12 @@ func (s *Summary) sketched(r *Report) string {
 		}
 	}
 	if r.Headline.TTFS.RelativeError != nil {
-		what, limit = "all metrics", s.values[MetricTTFS].limit
+		what, limit = "all metrics", s.values[MetricTTFS].Limit()
 	}
 	if what == "" {
 		return ""
 	}
-	return fmt.Sprintf("more than %s values: the quantiles of %s come from a sketch with a relative error of %.1f %%, and their intervals are widened by it", grouped(int64(limit)), what, 100*SketchError)
+	return fmt.Sprintf("more than %s values: the quantiles of %s come from a sketch with a relative error of %.1f %%, and their intervals are widened by it", grouped(int64(limit)), what, 100*quantile.SketchError)
 }
 
 // unexplained returns whether some of the silence is.

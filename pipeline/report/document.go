@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"firstsound/clocks/quantile"
 )
 
 // ReportFormat names the layout of the JSON report.
@@ -32,10 +34,10 @@ type Report struct {
 
 // A Headline is the time to first sound of the ok turns.
 type Headline struct {
-	OK      int64         `json:"ok_turns"`
-	TTFS    Distribution  `json:"ttfs_ns"`
-	FromDue *Distribution `json:"ttfs_from_due_ns,omitempty"` // of open-loop load, if a turn began late
-	Target  *Target       `json:"target,omitempty"`
+	OK      int64                  `json:"ok_turns"`
+	TTFS    quantile.Distribution  `json:"ttfs_ns"`
+	FromDue *quantile.Distribution `json:"ttfs_from_due_ns,omitempty"` // of open-loop load, if a turn began late
+	Target  *Target                `json:"target,omitempty"`
 }
 
 // A Target is what TTFS is held against.
@@ -101,12 +103,12 @@ type WhatIfRow struct {
 // A MetricRow is one metric over the ok turns; of barge-in stop, over the
 // interrupted turns too.
 type MetricRow struct {
-	Key    string       `json:"key"`
-	Title  string       `json:"title"`
-	Unit   Unit         `json:"unit"`
-	Means  string       `json:"means"`
-	Values Distribution `json:"values"`
-	Absent []Reason     `json:"absent,omitempty"` // most frequent first
+	Key    string                `json:"key"`
+	Title  string                `json:"title"`
+	Unit   Unit                  `json:"unit"`
+	Means  string                `json:"means"`
+	Values quantile.Distribution `json:"values"`
+	Absent []Reason              `json:"absent,omitempty"` // most frequent first
 }
 
 // A Reason is why some turns lack a metric.

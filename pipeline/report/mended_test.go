@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 )
 
@@ -126,14 +127,14 @@ func TestSketchHoldsTheTruth(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, n := range []int{101, 500, 12_345} {
 		for _, shift := range []float64{0, 900e6, -3e9} {
-			exact, sketch := series{limit: n}, series{limit: 100}
+			exact, sketch := quantile.New(n), quantile.New(100)
 			for range n {
 				v := int64(math.Exp(r.NormFloat64()*0.4+20.6) + shift)
-				exact.add(v)
-				sketch.add(v)
+				exact.Add(v)
+				sketch.Add(v)
 			}
-			a, b := exact.distribution(), sketch.distribution()
-			for i, f := range [][2]Figure{{a.P50, b.P50}, {a.P95, b.P95}, {a.P99, b.P99}} {
+			a, b := exact.Distribution(), sketch.Distribution()
+			for i, f := range [][2]quantile.Figure{{a.P50, b.P50}, {a.P95, b.P95}, {a.P99, b.P99}} {
 				x, y := f[0], f[1]
 				if (x.Low == nil) != (y.Low == nil) || (x.High == nil) != (y.High == nil) {
 					t.Fatalf("%d values: %+v and %+v", n, x, y)
@@ -161,8 +162,8 @@ func TestManyTurns(t *testing.T) {
 	}
 	slices.Sort(all)
 	rep := s.Report(RunInfo{}, Problems{})
-	p50, _ := Quantile(all, 0.5)
-	low, high := ranks(n, 0.5)
+	p50, _ := quantile.Of(all, 0.5)
+	low, high := quantile.Ranks(n, 0.5)
 	f := rep.Headline.TTFS.P50
 	if *f.Value != p50 || *f.Low != all[low-1] || *f.High != all[high-1] || rep.Headline.TTFS.RelativeError != nil {
 		t.Errorf("%d [%d, %d], want %d [%d, %d]", *f.Value, *f.Low, *f.High, p50, all[low-1], all[high-1])

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 )
 
@@ -232,17 +233,17 @@ func (s *Summary) improve() Improve {
 	}
 	// The gains are those of the rows, which may be a sample; what they are
 	// gained on are the quantiles of all turns, as the headline has them.
-	drawn50, _ := Quantile(base, 0.50)
-	drawn95, _ := Quantile(base, 0.95)
-	p50, p95 := s.values[MetricTTFS].quantile(0.50), s.values[MetricTTFS].quantile(0.95)
+	drawn50, _ := quantile.Of(base, 0.50)
+	drawn95, _ := quantile.Of(base, 0.95)
+	p50, p95 := s.values[MetricTTFS].Of(0.50), s.values[MetricTTFS].Of(0.95)
 	for _, stage := range s.columns.stages() {
 		row := WhatIfRow{Stage: string(stage), Setting: s.columns.settings(stage)}
 		changed := s.without(stage)
-		at50, _ := Quantile(changed, 0.50)
+		at50, _ := quantile.Of(changed, 0.50)
 		row.P50Gain = drawn50 - at50
 		row.P50 = p50 - row.P50Gain
-		if Resolves(int64(len(base)), 0.95) {
-			v, _ := Quantile(changed, 0.95)
+		if quantile.Resolves(int64(len(base)), 0.95) {
+			v, _ := quantile.Of(changed, 0.95)
 			gain := drawn95 - v
 			v = p95 - gain
 			row.P95, row.P95Gain = &v, &gain

@@ -7,8 +7,16 @@ import (
 	"strings"
 	"time"
 
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 )
+
+// DefaultExact is how many values of a metric are kept one by one. Quantiles
+// are exact up to it; beyond it they come from a sketch (quantile.SketchError).
+const DefaultExact = 100_000
+
+// ExactTTFS is the same for TTFS, which a run is judged by.
+const ExactTTFS = 1_000_000
 
 // Options say what a Summary shows.
 type Options struct {
@@ -42,7 +50,7 @@ const keptTurns = 512
 type Summary struct {
 	opts      Options
 	wanted    wantedTurn
-	values    [MetricCount]series
+	values    [MetricCount]quantile.Series
 	lacking   [MetricCount]reasons
 	sum       SumCheck
 	outcomes  map[outcomeKey]int64
@@ -88,9 +96,9 @@ func NewSummary(o Options) *Summary {
 		draw: rand.New(rand.NewPCG(o.Seed, 1)), drawKept: rand.New(rand.NewPCG(o.Seed, 2)),
 	}
 	for m := range s.values {
-		s.values[m].limit = o.Exact
+		s.values[m] = *quantile.New(o.Exact)
 	}
-	s.values[MetricTTFS].limit = ttfs
+	s.values[MetricTTFS] = *quantile.New(ttfs)
 	return s
 }
 
@@ -128,7 +136,7 @@ func (s *Summary) Add(t *Turn) {
 // addValue adds the turn's value of one metric.
 func (s *Summary) addValue(m Metric, t *Turn) {
 	if v := &t.Values[m]; v.OK {
-		s.values[m].add(v.N)
+		s.values[m].Add(v.N)
 	} else {
 		s.lacking[m].add(v.Why)
 	}
@@ -308,7 +316,7 @@ func (s *Summary) inFull() (*Turn, string) {
 
 // nearMedian returns the kept turn whose TTFS is nearest to the median.
 func (s *Summary) nearMedian() (*Turn, string) {
-	median := s.values[MetricTTFS].quantile(0.5)
+	median := s.values[MetricTTFS].Of(0.5)
 	best := s.kept[0]
 	for _, t := range s.kept[1:] {
 		d, have := distance(t.TTFS.N, median), distance(best.TTFS.N, median)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"firstsound/clocks/quantile"
 )
 
 // TextOptions say how the text report looks.
@@ -160,8 +162,8 @@ func (p *page) headline(h *Headline) {
 	}
 	rows := []struct {
 		name string
-		f    Figure
-	}{{"P50", h.TTFS.P50}, {"P95", h.TTFS.P95}, {"P99", h.TTFS.P99}, {"max", Figure{Value: h.TTFS.Max}}}
+		f    quantile.Figure
+	}{{"P50", h.TTFS.P50}, {"P95", h.TTFS.P95}, {"P99", h.TTFS.P99}, {"max", quantile.Figure{Value: h.TTFS.Max}}}
 	for _, row := range rows {
 		p.line("  %s  %s   %s", p.style(bold, row.name), p.figure(row.f), p.beside(row.name, row.f, h.Target))
 	}
@@ -179,7 +181,7 @@ func (p *page) headline(h *Headline) {
 }
 
 // figure returns a quantile in a column of its own.
-func (p *page) figure(f Figure) string {
+func (p *page) figure(f quantile.Figure) string {
 	if f.Value == nil {
 		return p.style(dim, right("–", 9)+"   ")
 	}
@@ -188,7 +190,7 @@ func (p *page) figure(f Figure) string {
 
 // beside returns what stands beside a quantile: interval, verdict, or why it
 // cannot be told.
-func (p *page) beside(name string, f Figure, t *Target) string {
+func (p *page) beside(name string, f quantile.Figure, t *Target) string {
 	if f.Value == nil {
 		return p.style(dim, "not supported by n: "+f.Absent)
 	}
@@ -211,7 +213,7 @@ func (p *page) beside(name string, f Figure, t *Target) string {
 }
 
 // interval returns the 95 % interval of a quantile.
-func interval(f Figure) string {
+func interval(f quantile.Figure) string {
 	switch {
 	case f.Low != nil && f.High != nil:
 		return fmt.Sprintf("95 %% interval %s … %s", ms(*f.Low), ms(*f.High))
@@ -224,7 +226,7 @@ func interval(f Figure) string {
 }
 
 // orDash returns a quantile in milliseconds.
-func orDash(f Figure) string {
+func orDash(f quantile.Figure) string {
 	if f.Value == nil {
 		return "–"
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
 )
 
@@ -226,7 +227,7 @@ func reasonList(list []Reason) string {
 func (p *page) metric(m MetricRow) {
 	v := &m.Values
 	row := left(m.Title, 20)
-	for _, f := range []Figure{v.P50, v.P95, v.P99, {Value: v.Max}} {
+	for _, f := range []quantile.Figure{v.P50, v.P95, v.P99, {Value: v.Max}} {
 		row += right(inUnit(f.Value, m.Unit), 9)
 	}
 	p.line("  %s  %s%s", row, left(shownUnit(m.Unit), 9), right(grouped(v.N), 8))

@@ -3,6 +3,8 @@ package report
 import (
 	"slices"
 	"time"
+
+	"firstsound/clocks/quantile"
 )
 
 // Timers say by how much the timers of a run on the real clock were late: what
@@ -25,8 +27,8 @@ func NewTimers(late []time.Duration) *Timers {
 	}
 	slices.Sort(sorted)
 	t := &Timers{N: len(sorted), Max: sorted[len(sorted)-1]}
-	t.P50, _ = Quantile(sorted, 0.5)
-	t.P99, _ = Quantile(sorted, 0.99)
+	t.P50, _ = quantile.Of(sorted, 0.5)
+	t.P99, _ = quantile.Of(sorted, 0.99)
 	return t
 }
 

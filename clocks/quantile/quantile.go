@@ -1,4 +1,6 @@
-package report
+// Package quantile holds many values of one kind, such as times in nanoseconds, and
+// tells their quantiles with intervals, as far as the sample bears them.
+package quantile
 
 import (
 	"math"
@@ -10,24 +12,17 @@ import (
 	"github.com/montanaflynn/stats"
 )
 
-// DefaultExact is how many values of a metric are kept one by one. Quantiles
-// are exact up to it; beyond it they come from a sketch (SketchError).
-const DefaultExact = 100_000
-
-// ExactTTFS is the same for TTFS, which a run is judged by.
-const ExactTTFS = 1_000_000
-
 // SketchError is the relative error of quantiles beyond the exact limit, as
 // DDSketch guarantees it (Masson, Rim and Lee, VLDB 2019): half a per cent.
 const SketchError = 0.005
 
-// Quantile returns the quantile q, from 0 to 1, of sorted values by linear
+// Of returns the quantile q, from 0 to 1, of sorted values by linear
 // interpolation between closest ranks (Hyndman and Fan's type 7, NumPy's
 // default), rounded to a whole number. ok is false if there are no values.
 //
 // stats.Percentile of montanaflynn agrees (a test says so), but it copies and
 // sorts floating-point numbers at every call, and knows no quantile 0.
-func Quantile(sorted []int64, q float64) (v int64, ok bool) {
+func Of(sorted []int64, q float64) (v int64, ok bool) {
 	if len(sorted) == 0 {
 		return 0, false
 	}
@@ -44,11 +39,11 @@ func Quantile(sorted []int64, q float64) (v int64, ok bool) {
 // 1/(1−q) of them.
 func Resolves(n int64, q float64) bool { return float64(n)*(1-q) > 1-1e-9 }
 
-// ranks returns the ranks, from 1, between which the quantile q of the whole
+// Ranks returns the ranks, from 1, between which the quantile q of the whole
 // population lies with 95 % confidence: np ± 1.96·√(np(1−p)), rounded outwards
 // (Le Boudec, Performance Evaluation of Computer and Communication Systems,
 // section 2.2). A rank below 1 or above n says that n is too small for it.
-func ranks(n int64, q float64) (low, high int64) {
+func Ranks(n int64, q float64) (low, high int64) {
 	np := float64(n) * q
 	d := 1.96 * math.Sqrt(np*(1-q))
 	return int64(math.Floor(np - d)), int64(math.Ceil(np+d)) + 1
@@ -61,7 +56,7 @@ type Figure struct {
 	Value *int64 `json:"value,omitempty"`
 	Low   *int64 `json:"low,omitempty"`
 	High  *int64 `json:"high,omitempty"`
-	// Absent says why there is no value: too few turns to tell this quantile.
+	// Absent says why there is no value: too few values to tell this quantile.
 	Absent string `json:"absent,omitempty"`
 }
 
@@ -81,8 +76,9 @@ type Distribution struct {
 	RelativeError *float64 `json:"relative_error,omitempty"`
 }
 
-// A series gathers the values of one metric.
-type series struct {
+// A Series gathers values. Up to a limit they are kept one by one and quantiles
+// are exact; beyond it they come from a sketch (SketchError).
+type Series struct {
 	limit    int
 	exact    []int64 // until there are more than limit
 	sketch   *ddsketch.DDSketch
@@ -94,8 +90,23 @@ type series struct {
 	sorted              bool
 }
 
-// add takes one value.
-func (s *series) add(v int64) {
+// New returns a Series that keeps up to limit values one by one.
+func New(limit int) *Series { return &Series{limit: limit} }
+
+// Limit returns how many values are kept one by one.
+func (s *Series) Limit() int { return s.limit }
+
+// N returns how many values there are.
+func (s *Series) N() int64 { return s.n }
+
+// Max returns the greatest of the values, of which there is one.
+func (s *Series) Max() int64 { return s.max }
+
+// Exact returns whether all values are kept one by one.
+func (s *Series) Exact() bool { return s.sketch == nil }
+
+// Add takes one value.
+func (s *Series) Add(v int64) {
 	if s.n == 0 || v < s.min {
 		s.min = v
 	}
@@ -114,10 +125,10 @@ func (s *series) add(v int64) {
 }
 
 // overflow moves the values into a sketch.
-func (s *series) overflow() {
+func (s *Series) overflow() {
 	m, err := mapping.NewCubicallyInterpolatedMapping(SketchError) // without a logarithm for each value
 	if err != nil {
-		panic("report: the sketch's constant error is refused: " + err.Error())
+		panic("quantile: the sketch's constant error is refused: " + err.Error())
 	}
 	s.sketch = ddsketch.NewDDSketchFromStoreProvider(m, store.DenseStoreConstructor)
 	s.shift = float64(s.exact[0])
@@ -127,23 +138,23 @@ func (s *series) overflow() {
 	s.exact = nil
 }
 
-func (s *series) intoSketch(v int64) {
+func (s *Series) intoSketch(v int64) {
 	d := float64(v) - s.shift
 	s.sum += d
 	s.squares += d * d
 	if err := s.sketch.Add(float64(v)); err != nil {
-		panic("report: a whole number is beyond the sketch: " + err.Error())
+		panic("quantile: a whole number is beyond the sketch: " + err.Error())
 	}
 }
 
-// quantile returns the quantile q of the values so far, of which there is one.
-func (s *series) quantile(q float64) int64 {
+// Of returns the quantile q of the values so far, of which there is one.
+func (s *Series) Of(q float64) int64 {
 	if s.sketch == nil {
 		if !s.sorted {
 			slices.Sort(s.exact)
 			s.sorted = true
 		}
-		v, _ := Quantile(s.exact, q)
+		v, _ := Of(s.exact, q)
 		return v
 	}
 	at := q * float64(s.n-1)
@@ -156,7 +167,7 @@ func (s *series) quantile(q float64) int64 {
 // inSketch returns the sketch's value of a rank from 1, which is off by at most
 // SketchError of the true one. (GetValueAtQuantile takes no rank, and the way
 // from a rank to a quantile and back loses one at times.)
-func (s *series) inSketch(rank int64) float64 {
+func (s *Series) inSketch(rank int64) float64 {
 	i := float64(rank - 1)
 	below, zero := s.sketch.GetNegativeValueStore(), s.sketch.GetZeroCount()
 	n := below.TotalCount()
@@ -171,7 +182,7 @@ func (s *series) inSketch(rank int64) float64 {
 
 // bounds returns between which values that of a rank from 1 lies: what the sketch
 // says, widened by its error.
-func (s *series) bounds(rank int64) (low, high int64) {
+func (s *Series) bounds(rank int64) (low, high int64) {
 	v := s.inSketch(rank)
 	a, b := v/(1+SketchError), v/(1-SketchError) // |v − x| ≤ error·|x|
 	low, high = int64(math.Floor(min(a, b)))-1, int64(math.Ceil(max(a, b)))+1
@@ -179,13 +190,13 @@ func (s *series) bounds(rank int64) (low, high int64) {
 }
 
 // figure returns the quantile q with its interval.
-func (s *series) figure(q float64, absent string) Figure {
+func (s *Series) figure(q float64, absent string) Figure {
 	if !Resolves(s.n, q) {
 		return Figure{Absent: absent}
 	}
-	v := s.quantile(q)
+	v := s.Of(q)
 	f := Figure{Value: &v}
-	low, high := ranks(s.n, q)
+	low, high := Ranks(s.n, q)
 	if low >= 1 && s.n > 1 {
 		v, _ := s.rank(low)
 		f.Low = &v
@@ -199,16 +210,16 @@ func (s *series) figure(q float64, absent string) Figure {
 
 // rank returns between which values that of a rank from 1 lies: they are one and
 // the same unless they come from the sketch.
-func (s *series) rank(r int64) (low, high int64) {
+func (s *Series) rank(r int64) (low, high int64) {
 	if s.sketch != nil {
 		return s.bounds(r)
 	}
-	s.quantile(0) // sorts
+	s.Of(0) // sorts
 	return s.exact[r-1], s.exact[r-1]
 }
 
-// distribution returns what the values come to.
-func (s *series) distribution() Distribution {
+// Distribution returns what the values come to.
+func (s *Series) Distribution() Distribution {
 	d := Distribution{N: s.n}
 	d.P50 = s.figure(0.50, "fewer than 2 values")
 	d.P95 = s.figure(0.95, "fewer than 20 values")
@@ -231,7 +242,7 @@ func (s *series) distribution() Distribution {
 }
 
 // moments returns mean and standard deviation of at least one value, rounded.
-func (s *series) moments() (mean, sd int64) {
+func (s *Series) moments() (mean, sd int64) {
 	if s.sketch != nil {
 		n := float64(s.n)
 		around := max(0, s.squares-s.sum*s.sum/n) // of equal values the rounding may leave less than nothing
@@ -243,51 +254,14 @@ func (s *series) moments() (mean, sd int64) {
 	}
 	m, err := data.Mean()
 	if err != nil {
-		panic("report: mean of values: " + err.Error())
+		panic("quantile: mean of values: " + err.Error())
 	}
 	if s.n < 2 {
 		return int64(math.Round(m)), 0
 	}
 	d, err := data.StandardDeviationSample()
 	if err != nil {
-		panic("report: standard deviation of values: " + err.Error())
+		panic("quantile: standard deviation of values: " + err.Error())
 	}
 	return int64(math.Round(m)), int64(math.Round(d))
-}
-
-// apportion rounds parts to multiples of unit so that they sum to the sum of
-// parts, rounded to unit: each is rounded down, and what is left goes to those
-// that lost most (the method of largest remainders).
-func apportion(parts []int64, unit int64) []int64 {
-	total, given := int64(0), int64(0)
-	out := make([]int64, len(parts))
-	for i, p := range parts {
-		total += p
-		out[i] = floor(p, unit)
-		given += out[i]
-	}
-	order := make([]int, len(parts))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return int((parts[b] - out[b]) - (parts[a] - out[a])) // a remainder is below unit
-	})
-	for _, i := range order {
-		if given >= floor(total+unit/2, unit) {
-			break
-		}
-		out[i] += unit
-		given += unit
-	}
-	return out
-}
-
-// floor rounds v down to a multiple of unit.
-func floor(v, unit int64) int64 {
-	r := v % unit
-	if r < 0 {
-		r += unit
-	}
-	return v - r
 }

@@ -1,4 +1,4 @@
-package report
+package quantile
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 	"github.com/montanaflynn/stats"
 )
 
-func TestQuantile(t *testing.T) {
+func TestOf(t *testing.T) {
 	// The right values are NumPy's: numpy.quantile([...], q).
 	tests := []struct {
 		values []int64
@@ -25,11 +25,11 @@ func TestQuantile(t *testing.T) {
 		{[]int64{0, 10}, 0, 0},
 	}
 	for _, test := range tests {
-		if got, ok := Quantile(test.values, test.q); !ok || got != test.want {
+		if got, ok := Of(test.values, test.q); !ok || got != test.want {
 			t.Errorf("quantile %g of %v is %d, want %d", test.q, test.values, got, test.want)
 		}
 	}
-	if _, ok := Quantile(nil, 0.5); ok {
+	if _, ok := Of(nil, 0.5); ok {
 		t.Error("no values have a quantile")
 	}
 }
@@ -48,7 +48,7 @@ func TestQuantileIsMontanaflynns(t *testing.T) {
 		slices.Sort(values)
 		for _, percent := range []float64{1, 50, 95, 99, 100} {
 			theirs, err := stats.Percentile(data, percent)
-			ours, _ := Quantile(values, percent/100)
+			ours, _ := Of(values, percent/100)
 			if err != nil || math.Abs(theirs-float64(ours)) > 1 {
 				t.Fatalf("P%g of %d values: %g (%v) and %d", percent, len(data), theirs, err, ours)
 			}
@@ -69,10 +69,10 @@ func TestResolves(t *testing.T) {
 
 func TestRanks(t *testing.T) {
 	// n = 100, p = 0.5: 50 ± 9.8, so the ranks 40 and 61 (Le Boudec, table A.1).
-	if low, high := ranks(100, 0.5); low != 40 || high != 61 {
+	if low, high := Ranks(100, 0.5); low != 40 || high != 61 {
 		t.Errorf("got %d and %d, want 40 and 61", low, high)
 	}
-	if low, _ := ranks(5, 0.5); low >= 1 {
+	if low, _ := Ranks(5, 0.5); low >= 1 {
 		t.Errorf("5 values have a lower bound at rank %d", low)
 	}
 }
@@ -84,9 +84,9 @@ func TestRanksCover(t *testing.T) {
 	const n, draws = 200, 2000
 	within := 0
 	for range draws {
-		s := series{limit: n}
+		s := Series{limit: n}
 		for range n {
-			s.add(r.Int64N(1_000_001))
+			s.Add(r.Int64N(1_000_001))
 		}
 		if f := s.figure(0.5, ""); *f.Low <= 500_000 && 500_000 <= *f.High {
 			within++
@@ -99,13 +99,13 @@ func TestRanksCover(t *testing.T) {
 
 func TestSketch(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
-	exact, sketch := series{limit: 1 << 20}, series{limit: 1000}
+	exact, sketch := Series{limit: 1 << 20}, Series{limit: 1000}
 	for range 50_000 {
 		v := int64(math.Exp(r.NormFloat64()+20)) - 100_000_000 // some are negative
-		exact.add(v)
-		sketch.add(v)
+		exact.Add(v)
+		sketch.Add(v)
 	}
-	a, b := exact.distribution(), sketch.distribution()
+	a, b := exact.Distribution(), sketch.Distribution()
 	if b.RelativeError == nil || a.RelativeError != nil || sketch.exact != nil {
 		t.Error("the sketch does not tell its error, or keeps the values")
 	}
@@ -120,37 +120,14 @@ func TestSketch(t *testing.T) {
 }
 
 func TestFewValues(t *testing.T) {
-	s := series{limit: 10}
-	if d := s.distribution(); d.Mean != nil || d.P50.Value != nil || d.P50.Absent == "" {
+	s := Series{limit: 10}
+	if d := s.Distribution(); d.Mean != nil || d.P50.Value != nil || d.P50.Absent == "" {
 		t.Errorf("%+v", d)
 	}
-	s.add(5)
-	if d := s.distribution(); *d.Mean != 5 || d.SD != nil || d.P50.Value != nil || *d.Max != 5 {
+	s.Add(5)
+	if d := s.Distribution(); *d.Mean != 5 || d.SD != nil || d.P50.Value != nil || *d.Max != 5 {
 		t.Errorf("%+v", d)
 	}
 }
 
-func TestApportion(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 2))
-	for range 1000 {
-		parts := make([]int64, 1+r.IntN(12))
-		total, unit := int64(0), 1+r.Int64N(1000)
-		for i := range parts {
-			parts[i] = r.Int64N(10_000)
-			total += parts[i]
-		}
-		out, sum := apportion(parts, unit), int64(0)
-		for i, v := range out {
-			sum += v
-			if v%unit != 0 || distance(v, parts[i]) >= unit {
-				t.Fatalf("%v by %d is %v", parts, unit, out)
-			}
-		}
-		if sum != floor(total+unit/2, unit) {
-			t.Fatalf("%v by %d is %v, which sums to %d", parts, unit, out, sum)
-		}
-	}
-	if got := apportion([]int64{15, 15}, 10); !slices.Equal(got, []int64{20, 10}) {
-		t.Errorf("got %v", got)
-	}
-}
+func distance(a, b int64) int64 { return max(a, b) - min(a, b) }

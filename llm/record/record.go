@@ -93,8 +93,8 @@ type Attempt struct {
 	RetryAfter   time.Duration `json:"retry_after_ns,omitempty"` // what a 429 or 503 asked for
 
 	// Its clocks.
-	Due            *time.Duration `json:"due_ns,omitempty"` // when it should have been sent, in an open loop
-	Send           *time.Duration `json:"send_ns,omitempty"`
+	Due            *time.Duration `json:"due_ns,omitempty"`  // when it should have been sent, in an open loop
+	Send           *time.Duration `json:"send_ns,omitempty"` // the client begins with it: what a new connection takes comes after
 	DNSStart       *time.Duration `json:"dns_start_ns,omitempty"`
 	DNSDone        *time.Duration `json:"dns_done_ns,omitempty"`
 	ConnectStart   *time.Duration `json:"connect_start_ns,omitempty"`

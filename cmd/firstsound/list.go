@@ -19,6 +19,7 @@ type provider struct {
 	name    string // what the block's key provider names
 	about   string // one line: what it is
 	options any    // its options with their defaults: a struct, or a pointer to one, with yaml tags; nil: none
+	like    any    // of a service by name: the options of the stage's plain model, which it differs from
 }
 
 // newListCmd returns the command that shows what a scenario can be made of.
@@ -122,9 +123,8 @@ func listGPUs(w io.Writer) error {
 	for _, g := range serving.GPUs() {
 		fmt.Fprintf(w, "  %-15s %s\n", g.Name, g.Note)
 	}
-	_, err := fmt.Fprintln(w, "\nIn a scenario: llm: {server: {gpu: h100-sxm}}. One of your own, all columns in their order:\n"+
-		"llm: {server: {card: {tflops: 989.5, gbps: 4800, memory_gb: 141, weight_bytes: 2, kv_bytes: 2, compute: 0.64, weights: 0.79,\n"+
-		"kv: 0.67, attention: 0.5, mix: 1.15, step: 670us, seq: 7400ns, api: 8ms, serial_api: 0s, all_reduce: 10us, link_gbps: 0}}}")
+	_, err := fmt.Fprintln(w, "\nIn a scenario: llm: {server: {gpu: h100-sxm}}. One of your own, like one of these but for some of the columns:\n"+
+		"llm: {server: {card: {like: h100-sxm, gbps: 4800, memory_gb: 141}}}.")
 	return err
 }
 
@@ -145,8 +145,8 @@ func listModels(w io.Writer) error {
 	}
 	_, err := fmt.Fprintln(w, "\nBlocks are the parameters of all layers, head those of the output matrix; the shapes are from the models'\n"+
 		"published config.json. KV bytes are for a card that keeps 2 bytes a number. Only the shape decides the speed:\n"+
-		"in a scenario llm: {server: {model: qwen3-32b}}, or one of your own, llm: {server: {shape: {blocks: 8.7, head: 0.525,\n"+
-		"tied: false, layers: 40, heads: 32, kv_heads: 8, head_dim: 128, hidden: 4096}}}.")
+		"in a scenario llm: {server: {model: qwen3-32b}}, or one of your own,\n"+
+		"llm: {server: {shape: {like: qwen3-32b, layers: 40}}}; without like, all columns have to be there.")
 	return err
 }
 
@@ -160,12 +160,16 @@ func listProviders(w io.Writer, found []provider) error {
 			return err
 		}
 		options := scenario.Options(p.options)
-		if len(options) == 0 {
+		if p.like != nil {
+			plain := scenario.Options(p.like)
+			options = slices.DeleteFunc(options, func(o scenario.KV) bool { return slices.Contains(plain, o) })
+			fmt.Fprintf(w, "  as %s.sim, but for:\n", p.stage)
+		} else if len(options) == 0 {
 			fmt.Fprintln(w, "  no options")
 		}
 		for _, o := range options {
 			fmt.Fprintf(w, "\n  %s: %s\n", o.Key, o.Value)
-			if c := p.comment(o.Key); c != "" {
+			if c := p.comment(o.Key); c != "" && p.like == nil {
 				fmt.Fprint(w, wrap(c, 80, "      "))
 			}
 		}

@@ -31,11 +31,9 @@ var (
 		}),
 		nothing[pipeline.VAD]("none", "no VAD: the recognizer alone ends turns"),
 	}
-	recognizers = table[asr.Recognizer]{
-		entry("sim", "a model of a streaming service", asrsim.Defaults, func(e env, o asrsim.Options) asr.Recognizer {
-			return asrsim.New(e.clock, e.seed, o)
-		}),
-	}
+	recognizers = sims("a model of a streaming service", asrsim.Defaults, asrProfiles(), func(e env, o asrsim.Options) asr.Recognizer {
+		return asrsim.New(e.clock, e.seed, o)
+	})
 	detectors = table[pipeline.TurnDetector]{
 		entry("semantic", "a model of a semantic turn detector", turnsim.Defaults, func(e env, o turnsim.Options) pipeline.TurnDetector {
 			return turnsim.New(e.clock, e.seed, o)
@@ -47,17 +45,36 @@ var (
 			return stepsim.New(e.clock, e.seed, e.name, o)
 		}),
 	}
-	models = table[llm.Model]{
-		entry("sim", "a model of a language model whose times are drawn", llmsim.Defaults, func(e env, o llmsim.Options) llm.Model {
-			return llmsim.New(e.clock, e.seed, o)
-		}),
-	}
-	synthesizers = table[tts.Synthesizer]{
-		entry("sim", "a model of a streaming service", ttssim.Defaults, func(e env, o ttssim.Options) tts.Synthesizer {
-			return ttssim.New(e.clock, e.seed, o)
-		}),
-	}
+	models = sims("a model of a language model whose times are drawn", llmsim.Defaults, llmProfiles(), func(e env, o llmsim.Options) llm.Model {
+		return llmsim.New(e.clock, e.seed, o)
+	})
+	synthesizers = sims("a model of a streaming service", ttssim.Defaults, ttsProfiles(), func(e env, o ttssim.Options) tts.Synthesizer {
+		return ttssim.New(e.clock, e.seed, o)
+	})
 )
+
+// The models of services by name.
+
+func asrProfiles() (list []profile[asrsim.Options]) {
+	for _, p := range asrsim.Profiles() {
+		list = append(list, profile[asrsim.Options]{p.Name, p.Source, p.Options})
+	}
+	return list
+}
+
+func llmProfiles() (list []profile[llmsim.Options]) {
+	for _, p := range llmsim.Profiles() {
+		list = append(list, profile[llmsim.Options]{p.Name, p.Source, p.Options})
+	}
+	return list
+}
+
+func ttsProfiles() (list []profile[ttssim.Options]) {
+	for _, p := range ttssim.Profiles() {
+		list = append(list, profile[ttssim.Options]{p.Name, p.Source, p.Options})
+	}
+	return list
+}
 
 // registry returns all providers, for `firstsound list`.
 func registry() []provider {
@@ -100,6 +117,24 @@ func entry[T, O any](name, about string, defaults func() O, build func(env, O) T
 			return build(e, o), nil
 		},
 	}
+}
+
+// A profile is a service by name: its source, and its model's options.
+type profile[O any] struct {
+	name, source string
+	options      func() O
+}
+
+// sims is the model "sim" of a stage, and the same with the numbers of services:
+// "sim/deepgram".
+func sims[T, O any](about string, defaults func() O, profiles []profile[O], build func(env, O) T) table[T] {
+	t := table[T]{entry("sim", about, defaults, build)}
+	for _, p := range profiles {
+		c := entry("sim/"+p.name, p.source, p.options, build)
+		c.like = defaults()
+		t = append(t, c)
+	}
+	return t
 }
 
 // nothing is a choice to do without.

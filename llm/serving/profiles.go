@@ -21,6 +21,16 @@ func (g *GPU) UnmarshalYAML(n *yaml.Node) error {
 	}, g)
 }
 
+// Like makes g the built-in card of a name, to be changed.
+func (g *GPU) Like(name string) error {
+	like, err := FindGPU(name)
+	if err == nil {
+		*g = like
+		g.Name, g.Note = "own", ""
+	}
+	return err
+}
+
 // MarshalYAML writes what UnmarshalYAML reads.
 func (g GPU) MarshalYAML() (any, error) {
 	type plain GPU
@@ -42,6 +52,16 @@ func (m *Model) UnmarshalYAML(n *yaml.Node) error {
 		}
 		return err
 	}, m)
+}
+
+// Like makes m the built-in shape of a name, to be changed.
+func (m *Model) Like(name string) error {
+	like, err := FindModel(name)
+	if err == nil {
+		*m = like
+		m.Name = "own"
+	}
+	return err
 }
 
 // MarshalYAML writes what UnmarshalYAML reads.

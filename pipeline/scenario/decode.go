@@ -95,6 +95,9 @@ func decode(n *node, v reflect.Value, path string) error {
 		}
 		return n.wrap(path, v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(n.text)))
 	}
+	if p, ok := v.Addr().Interface().(profile); ok {
+		return decodeProfile(n, v, p, path)
+	}
 	switch t.Kind() {
 	case reflect.Struct:
 		return decodeStruct(n, v, path)
@@ -230,6 +233,30 @@ func decodeStruct(n *node, v reflect.Value, path string) error {
 		}
 		return reflect.Value{}, unknownKey(f, path, names(keys), "")
 	})
+}
+
+// A profile is a group of options that can begin as one that has a name: a
+// scenario writes the name alone, or "like: name" among the keys.
+type profile interface{ Like(name string) error }
+
+// decodeProfile stores n, which may name a profile, in v, which p points to.
+func decodeProfile(n *node, v reflect.Value, p profile, path string) error {
+	if n.kind == scalar && !n.null {
+		return n.wrap(path, p.Like(n.text))
+	}
+	like := n.get("like")
+	if like == nil {
+		return decodeStruct(n, v, path)
+	}
+	if err := needScalar(like, join(path, "like")); err != nil {
+		return err
+	}
+	if err := like.wrap(join(path, "like"), p.Like(like.text)); err != nil {
+		return err
+	}
+	own := *n
+	own.fields = slices.DeleteFunc(slices.Clone(n.fields), func(f field) bool { return f.key == "like" })
+	return decodeStruct(&own, v, path)
 }
 
 // decodeKeys stores each key of n where target says: nowhere for the zero

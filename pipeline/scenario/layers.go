@@ -13,7 +13,7 @@ import (
 // The type is nil where only a provider knows it.
 func lay(base, over *node, t reflect.Type) *node {
 	if base == nil || over.kind != group || base.kind != group {
-		if base != nil && base.kind == group && over.kind == scalar && over.null {
+		if base != nil && base.kind == group && over.kind == scalar && over.null && !over.removes(t) {
 			return base // "load:" and nothing below it
 		}
 		return over
@@ -32,6 +32,13 @@ func lay(base, over *node, t reflect.Type) *node {
 		n.set(f)
 	}
 	return n
+}
+
+// removes says whether n, laid over a group of type t, takes it away: a null that
+// is written out, where a group may be missing. (The type nil is a provider's, who
+// will say so if it may not.)
+func (n *node) removes(t reflect.Type) bool {
+	return n.null && n.text != "" && (t == nil || t.Kind() == reflect.Pointer)
 }
 
 // value returns the text of a scalar that may be missing.

@@ -70,3 +70,26 @@ func (s *Source) Normal() float64 { return normalQuantile(s.Float()) }
 func (s *Source) Exp(mean time.Duration) time.Duration {
 	return time.Duration(math.Round(-math.Log(s.Float()) * float64(mean)))
 }
+
+// Gamma returns a draw of the gamma distribution with the given shape, above 0,
+// and scale 1: its mean is shape, its coefficient of variation 1/√shape (Marsaglia
+// and Tsang, "A simple method for generating gamma variables", ACM TOMS 26, 2000).
+// How many numbers it takes from s depends on them.
+func (s *Source) Gamma(shape float64) float64 {
+	if shape < 1 {
+		return s.Gamma(shape+1) * math.Pow(s.Float(), 1/shape)
+	}
+	d := shape - 1.0/3
+	c := 1 / math.Sqrt(9*d)
+	for {
+		x := s.Normal()
+		v := 1 + c*x
+		if v <= 0 {
+			continue
+		}
+		v = v * v * v
+		if math.Log(s.Float()) < x*x/2+d-d*v+d*math.Log(v) {
+			return d * v
+		}
+	}
+}

@@ -27,13 +27,16 @@ type assembly struct {
 }
 
 // assemble makes the parts that s asks for. Warnings are about the recordings.
-func assemble(s *scenario.Scenario, clock clocks.Clock) (*assembly, []string, error) {
+func assemble(ctx context.Context, s *scenario.Scenario, clock clocks.Clock) (*assembly, []string, error) {
 	recordings, warnings, err := loadCorpus(s.Corpus)
 	if err != nil {
 		return nil, nil, err
 	}
 	e := env{clock: clock, seed: s.Seed}
-	a := &assembly{clock: clock, plan: plan(s)}
+	a := &assembly{clock: clock}
+	if a.plan, err = plan(ctx, s); err != nil {
+		return nil, nil, err
+	}
 	if a.line, err = lines.make(e, s.Line); err != nil {
 		return nil, nil, err
 	}
@@ -63,12 +66,23 @@ func runID(s *scenario.Scenario) string {
 	return fmt.Sprintf("fs-%08x", h.Sum32())
 }
 
-func plan(s *scenario.Scenario) load.Plan {
-	return load.Plan{
-		Arrival: load.Arrival(s.Load.Arrival), Sessions: s.Load.Sessions, Rate: s.Load.Rate,
+func plan(ctx context.Context, s *scenario.Scenario) (load.Plan, error) {
+	p := load.Plan{
+		Arrival: load.Arrival(s.Load.Arrival), Sessions: s.Load.Sessions, Rate: s.Load.Rate, CV: s.Load.CV,
 		Turns: s.Load.Turns, Warmup: s.Load.Warmup, PerCall: s.Conversation.Turns,
-		Duration: s.Load.Duration, Seed: s.Seed,
+		Spread: s.Conversation.Lengths == scenario.Geometric, Duration: s.Load.Duration, Seed: s.Seed,
 	}
+	if p.Arrival != load.Trace {
+		return p, nil
+	}
+	recorded, err := readTrace(ctx, s.Load.Trace, "auto")
+	if err != nil {
+		return p, err
+	}
+	for _, a := range recorded.asked {
+		p.Times = append(p.Times, a.At)
+	}
+	return p, nil
 }
 
 // pipe makes the stages.

@@ -19,7 +19,7 @@ func benchmarkTurns(b *testing.B, sessions int) {
 		b.Fatal(err)
 	}
 	clock := clocks.NewVirtual()
-	a, _, err := assemble(s, clock)
+	a, _, err := assemble(context.Background(), s, clock)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -23,6 +23,8 @@ var may = []struct{ dir, imports string }{
 	{"clocks/random", ""},
 	{"clocks/clockstest", "clocks!"},
 	{"clocks/quantile", ""},
+	{"clocks/arrival", "clocks!"},
+	{"clocks/exchange", "clocks! clocks/arrival"},
 	{"clocks", ""},
 	{"audio/corpus", "audio! audio/wavfile"},
 	{"audio/vad", "audio! clocks"},

@@ -150,8 +150,8 @@ var shorthands = []struct{ flag, key, value, usage string }{
 	{"seed", "seed", "N", "seed of everything random"},
 	{"turns", "load.turns", "N", "turns to measure, over all calls"},
 	{"sessions", "load.sessions", "N", "calls at the same time"},
-	{"arrival", "load.arrival", "HOW", "closed, poisson or constant"},
-	{"rate", "load.rate", "N", "new calls a second, with poisson and constant arrival"},
+	{"arrival", "load.arrival", "HOW", "closed, poisson, constant, gamma or trace"},
+	{"rate", "load.rate", "N", "new calls a second, with poisson, constant and gamma arrival"},
 	{"duration", "load.duration", "TIME", "begin no call after this, such as 60s"},
 	{"warmup", "load.warmup", "N", "turns before these, left out of the figures"},
 	{"corpus", "corpus", "DIR", "your own WAV files; the built-in recordings if not given"},
@@ -229,7 +229,7 @@ func (r *runCmd) run(ctx context.Context, settings []string) error {
 	if s.Clock == scenario.Real {
 		clock = clocks.NewReal()
 	}
-	a, warnings, err := assemble(s, clock)
+	a, warnings, err := assemble(ctx, s, clock)
 	if err != nil {
 		return usageError{err}
 	}

@@ -55,7 +55,7 @@ func grown(t *testing.T, turns, early, exact, bound int) {
 		t.Fatal(err)
 	}
 	clock := clocks.NewVirtual()
-	a, _, err := assemble(s, clock)
+	a, _, err := assemble(context.Background(), s, clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, clock := range []clocks.Clock{clocks.NewVirtual(), clocks.NewReal()} {
-		a, _, err := assemble(s, clock)
+		a, _, err := assemble(context.Background(), s, clock)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,7 +103,7 @@ func simulateScenario(ctx context.Context, s *scenario.Scenario, file string, se
 	if s.Clock != scenario.Virtual {
 		return nil, usagef("many runs at once need the virtual clock, and the scenario has clock: %s", s.Clock)
 	}
-	a, _, err := assemble(s, clocks.NewVirtual())
+	a, _, err := assemble(ctx, s, clocks.NewVirtual())
 	if err != nil {
 		return nil, usageError{err}
 	}

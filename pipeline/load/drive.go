@@ -13,9 +13,13 @@ import (
 func (p Plan) Drive(ctx context.Context, clock clocks.Clock, play func(ctx context.Context, call Call) error) error {
 	began := clock.Now()
 	g, inner := clocks.NewGroup(ctx, clock) // inner ends with the group, well or not
+	start := g.Go
+	if p.Apart {
+		start = g.GoApart
+	}
 	if p.Arrival == Closed {
 		for slot := range p.Slots() {
-			g.Go("caller", func() error {
+			start("caller", func() error {
 				for call := range p.Slot(slot) {
 					if p.Duration > 0 && clock.Now()-began >= p.Duration {
 						break
@@ -33,7 +37,7 @@ func (p Plan) Drive(ctx context.Context, clock clocks.Clock, play func(ctx conte
 		if clock.SleepUntil(inner, began+call.At) != nil {
 			break
 		}
-		g.Go("caller", func() error { return play(inner, call) })
+		start("caller", func() error { return play(inner, call) })
 	}
 	if err := g.Wait(); err != nil {
 		return err

@@ -21,19 +21,28 @@ const (
 	Closed   Arrival = "closed"   // the end of another call: a fixed number go on at the same time
 	Poisson  Arrival = "poisson"  // nothing: the gaps between calls are random, as with many independent callers
 	Constant Arrival = "constant" // nothing: the gaps between calls are all the same
+	Gamma    Arrival = "gamma"    // nothing: the gaps are random with a coefficient of variation (CV); above 1 calls come in bursts
+	Trace    Arrival = "trace"    // nothing: they come when those of a recorded trace came
 )
 
 // A Plan says how much load there is. A limit of 0 does not apply; PerCall, and
 // Sessions or Rate, are above zero.
 type Plan struct {
 	Arrival  Arrival
-	Sessions int           // of Closed: how many calls go on at the same time
-	Rate     float64       // of the others: new calls a second
-	Turns    int           // how many turns are measured, over all calls
-	Warmup   int           // how many turns come before these, over all calls
-	PerCall  int           // how many turns a whole call has
-	Duration time.Duration // no call begins at or after it
+	Sessions int             // of Closed: how many calls go on at the same time
+	Rate     float64         // of Poisson, Constant and Gamma: new calls a second
+	CV       float64         // of Gamma: the gaps' standard deviation by their mean, above 0
+	Times    []time.Duration // of Trace: when each call begins, in order
+	Turns    int             // how many turns are measured, over all calls
+	Warmup   int             // how many turns come before these, over all calls
+	PerCall  int             // how many turns a whole call has
+	Spread   bool            // PerCall is only the mean: after each turn a call goes on with the same probability
+	Duration time.Duration   // no call begins at or after it
 	Seed     uint64
+
+	// Apart says that the calls have nothing to do with each other, so that a
+	// Virtual clock may play them faster: see clocks.GoApart.
+	Apart bool
 }
 
 // A Call is a call of a plan.
@@ -48,21 +57,31 @@ type Call struct {
 // Count returns how many calls p has, and false if only Duration ends them and
 // nobody can tell. Where both are given, Count is the most there can be.
 func (p Plan) Count() (n int, known bool) {
-	if p.Turns == 0 {
-		return 0, false
+	switch {
+	case p.Turns > 0 && !p.Spread:
+		n, known = (p.Turns+p.Warmup+p.PerCall-1)/p.PerCall, true
+	case p.Turns > 0:
+		for before := 0; before < p.Turns+p.Warmup; n++ {
+			before += p.length(n + 1)
+		}
+		known = true
 	}
-	return (p.Turns + p.Warmup + p.PerCall - 1) / p.PerCall, true
+	if p.Arrival == Trace && (!known || n > len(p.Times)) {
+		n, known = len(p.Times), true
+	}
+	return n, known
 }
 
 // Calls yields the calls of p in order. It does not end if p has neither Turns
-// nor, with an arrival other than Closed, a Duration; a Closed plan ends by
-// Duration only where it is run, since nobody knows here how long calls take.
+// nor Times nor, with an arrival other than Closed, a Duration; a Closed plan ends
+// by Duration only where it is run, since nobody knows here how long calls take.
 func (p Plan) Calls() iter.Seq[Call] {
 	return func(yield func(Call) bool) {
 		var at time.Duration
+		before := 0 // turns in the calls before
 		for n := 1; ; n++ {
-			c, ok := p.call(n)
-			if !ok {
+			c := p.call(n, before)
+			if c.Turns <= 0 || p.Arrival == Trace && n > len(p.Times) {
 				return
 			}
 			if p.Arrival != Closed {
@@ -75,6 +94,7 @@ func (p Plan) Calls() iter.Seq[Call] {
 			if !yield(c) {
 				return
 			}
+			before += p.length(n)
 		}
 	}
 }
@@ -92,35 +112,61 @@ func (p Plan) Slots() int {
 // when the one before has ended.
 func (p Plan) Slot(s int) iter.Seq[Call] {
 	return func(yield func(Call) bool) {
+		before, known := 0, 0 // turns in the calls up to known
 		for n := s + 1; ; n += p.Sessions {
-			c, ok := p.call(n)
-			if !ok || !yield(c) {
+			if p.Spread {
+				for ; known < n-1; known++ {
+					before += p.length(known + 1)
+				}
+			} else {
+				before = (n - 1) * p.PerCall
+			}
+			c := p.call(n, before)
+			if c.Turns <= 0 || !yield(c) {
 				return
 			}
 		}
 	}
 }
 
-// call returns call n but for its time, and false if there is none.
-func (p Plan) call(n int) (Call, bool) {
-	before := (n - 1) * p.PerCall // turns in the calls before it
-	c := Call{Number: n, Turns: p.PerCall, Warmup: min(max(p.Warmup-before, 0), p.PerCall)}
+// length returns how many turns the whole call n has. With Spread they are
+// geometrically distributed: a hang-up is as likely after every turn.
+func (p Plan) length(n int) int {
+	if !p.Spread || p.PerCall == 1 {
+		return p.PerCall
+	}
+	source := random.New(p.Seed, "call.length", n)
+	return 1 + int(math.Log(source.Float())/math.Log1p(-1/float64(p.PerCall)))
+}
+
+// call returns call n but for its time. It has no turns if there is none.
+func (p Plan) call(n, before int) Call {
+	turns := p.length(n)
+	c := Call{Number: n, Turns: turns, Warmup: min(max(p.Warmup-before, 0), turns)}
 	if p.Turns > 0 {
 		c.Turns = min(c.Turns, p.Turns+p.Warmup-before)
 	}
 	if p.Arrival == Closed {
 		c.Slot = (n - 1) % p.Sessions
 	}
-	return c, c.Turns > 0
+	return c
 }
 
 // due returns when call n begins if the one before began at prev.
 func (p Plan) due(n int, prev time.Duration) time.Duration {
-	if p.Arrival == Constant { // from the beginning, so that nothing adds up
+	switch p.Arrival {
+	case Constant: // from the beginning, so that nothing adds up
 		return saturate(float64(n-1) / p.Rate * float64(time.Second))
+	case Trace:
+		return p.Times[n-1]
 	}
 	source := random.New(p.Seed, "arrival", n)
-	gap := saturate(float64(source.Exp(time.Second)) / p.Rate)
+	unit := float64(source.Exp(time.Second))
+	if p.Arrival == Gamma {
+		shape := 1 / (p.CV * p.CV)
+		unit = source.Gamma(shape) / shape * float64(time.Second)
+	}
+	gap := saturate(unit / p.Rate)
 	return prev + min(gap, math.MaxInt64-prev)
 }
 

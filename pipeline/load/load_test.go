@@ -137,3 +137,70 @@ func TestRareCallsDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+// Gaps of gamma arrivals have the mean and the coefficient of variation asked for.
+func TestGamma(t *testing.T) {
+	for _, cv := range []float64{0.3, 1, 2.5} {
+		plan := Plan{Arrival: Gamma, Rate: 5, CV: cv, Turns: 40_000, PerCall: 1, Seed: 1}
+		var sum, squares, n float64
+		var at time.Duration
+		for c := range plan.Calls() {
+			gap := (c.At - at).Seconds()
+			at = c.At
+			sum, squares, n = sum+gap, squares+gap*gap, n+1
+		}
+		mean := sum / n
+		got := math.Sqrt(squares/n-mean*mean) / mean
+		// The variance of a sample's CV of a gamma distribution is about cv²(1+2cv²+...)/2n.
+		if math.Abs(mean-0.2) > 4*0.2*cv/math.Sqrt(n) || math.Abs(got-cv) > 6*cv*(1+cv*cv)/math.Sqrt(2*n) {
+			t.Errorf("CV %g: mean gap %.4f s, coefficient of variation %.3f", cv, mean, got)
+		}
+	}
+}
+
+// Calls of a trace begin when its own did, and no others come.
+func TestTrace(t *testing.T) {
+	plan := Plan{Arrival: Trace, Times: []time.Duration{0, 5, 5, 90}, PerCall: 2}
+	if got := fmt.Sprint(slices.Collect(plan.Calls())); got != "[{1 0 0s 2 0} {2 0 5ns 2 0} {3 0 5ns 2 0} {4 0 90ns 2 0}]" {
+		t.Error(got)
+	}
+	if n, known := plan.Count(); n != 4 || !known {
+		t.Errorf("%d, %v", n, known)
+	}
+	plan.Turns = 3
+	if n, _ := plan.Count(); n != 2 || len(slices.Collect(plan.Calls())) != 2 {
+		t.Errorf("%d calls hold 3 turns", n)
+	}
+}
+
+// Lengths of calls are spread around their mean, and do not depend on how many go
+// on at the same time.
+func TestSpread(t *testing.T) {
+	plan := Plan{Arrival: Closed, Sessions: 1, Turns: 40_000, Warmup: 7, PerCall: 4, Spread: true, Seed: 3}
+	one := slices.Collect(plan.Calls())
+	turns, single := 0, 0
+	for _, c := range one {
+		if turns += c.Turns; c.Turns == 1 {
+			single++
+		}
+	}
+	// Geometric: mean 4, and a quarter of all calls have one turn.
+	if n := float64(len(one)); turns != 40_007 || math.Abs(float64(turns)/n-4) > 4*math.Sqrt(12/n) || math.Abs(float64(single)/n-0.25) > 4*math.Sqrt(0.1875/n) {
+		t.Errorf("%d turns in %d calls, %d of one turn", turns, len(one), single)
+	}
+	if n, known := plan.Count(); n != len(one) || !known {
+		t.Errorf("Count() = %d, %v, and there are %d", n, known, len(one))
+	}
+	plan.Sessions = 7
+	var all []Call
+	for s := range plan.Slots() {
+		all = slices.AppendSeq(all, plan.Slot(s))
+	}
+	slices.SortFunc(all, func(a, b Call) int { return a.Number - b.Number })
+	for i := range all {
+		all[i].Slot = 0
+	}
+	if !slices.Equal(all, one) {
+		t.Error("seven sessions have other calls than one")
+	}
+}

@@ -7,9 +7,12 @@ import (
 )
 
 // The kinds of arrival, as package load has them.
-const closed = "closed"
+const (
+	closed = "closed"
+	traced = "trace"
+)
 
-var arrivalKinds = []string{closed, "poisson", "constant"}
+var arrivalKinds = []string{closed, "poisson", "constant", "gamma", traced}
 
 // Upper bounds that no sensible run reaches: a digit too many is noticed.
 const (
@@ -94,13 +97,21 @@ func (s *Scenario) checkLoad(c *checker) {
 	within(c, "load.turns", l.Turns, 0, maxTurns)
 	within(c, "load.rate", l.Rate, 0, maxRate)
 	within(c, "load.warmup", l.Warmup, 0, maxTurns)
-	c.refuse(l.Arrival != closed && l.Rate == 0, "load.rate load.arrival",
+	c.refuse(l.Arrival != closed && l.Arrival != traced && l.Rate == 0, "load.rate load.arrival",
 		"%s arrival needs load.rate, the new calls a second, above 0", l.Arrival)
 	c.refuse(l.Arrival == closed && l.Rate > 0, "load.rate load.arrival",
-		"closed arrival takes no load.rate: set load.arrival to poisson or constant")
+		"closed arrival takes no load.rate: set load.arrival to poisson, constant or gamma")
+	c.refuse(l.Arrival == traced && l.Rate > 0, "load.rate load.arrival",
+		"trace arrival takes no load.rate: the trace says when calls begin")
+	c.refuse(l.Arrival == traced && l.Trace == "", "load.trace load.arrival",
+		"trace arrival needs load.trace, a file of recorded arrivals")
+	c.refuse(l.Arrival != traced && l.Trace != "", "load.trace load.arrival",
+		"%s arrival takes no load.trace: set load.arrival to trace", l.Arrival)
+	c.refuse(l.Arrival == "gamma" && !(l.CV >= 0.01 && l.CV <= 100), "load.cv load.arrival",
+		"gamma arrival needs load.cv, the spread of the gaps, between 0.01 and 100, and not %v", l.CV)
 	c.refuse(l.Rate > 0 && l.Rate < 1e-5, "load.rate",
 		"%v calls a second is less than one a day: write 0.00001 or more", l.Rate)
-	c.refuse(l.Turns == 0 && l.Duration == 0, "load.turns load.duration",
+	c.refuse(l.Turns == 0 && l.Duration == 0 && l.Arrival != traced, "load.turns load.duration",
 		"load.turns and load.duration are both 0: the run would never end")
 }
 

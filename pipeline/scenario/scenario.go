@@ -66,17 +66,38 @@ func (c *Clock) UnmarshalText(text []byte) error {
 
 // Arrivals says how many calls there are, and when they come in.
 type Arrivals struct {
-	Arrival  string        `yaml:"arrival"` // closed, poisson or constant
+	Arrival  string        `yaml:"arrival"` // closed, poisson, constant, gamma or trace
 	Sessions int           `yaml:"sessions"`
 	Turns    int           `yaml:"turns"`
 	Rate     float64       `yaml:"rate"`
+	CV       float64       `yaml:"cv"`
+	Trace    string        `yaml:"trace"`
 	Duration time.Duration `yaml:"duration"`
 	Warmup   int           `yaml:"warmup"`
+}
+
+// Lengths says how calls differ in how many turns they have.
+type Lengths string
+
+const (
+	Constant  Lengths = "constant"
+	Geometric Lengths = "geometric"
+)
+
+// UnmarshalText refuses what is no Lengths.
+func (l *Lengths) UnmarshalText(text []byte) error {
+	switch v := Lengths(text); v {
+	case Constant, Geometric:
+		*l = v
+		return nil
+	}
+	return fmt.Errorf("%s is not one of constant, geometric", quote(string(text)))
 }
 
 // Conversation says what a call is like, and what the model is sent of it.
 type Conversation struct {
 	Turns              int         `yaml:"turns"`
+	Lengths            Lengths     `yaml:"lengths"`
 	Languages          []string    `yaml:"languages"`
 	Gap                random.Dist `yaml:"gap"`
 	BargeIn            float64     `yaml:"barge_in"`

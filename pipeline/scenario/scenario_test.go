@@ -52,7 +52,7 @@ func TestDefault(t *testing.T) {
 	if s.Seed != 1 || s.Clock != Virtual || s.Target != 1115*time.Millisecond {
 		t.Errorf("seed %d, clock %s, target %v", s.Seed, s.Clock, s.Target)
 	}
-	if want := (Arrivals{Arrival: "closed", Sessions: 20, Turns: 400, Warmup: 5}); s.Load != want {
+	if want := (Arrivals{Arrival: "closed", Sessions: 20, Turns: 400, CV: 1, Warmup: 5}); s.Load != want {
 		t.Errorf("load %+v", s.Load)
 	}
 	if s.Turn.Preemptive != pipeline.PreemptOff || s.Turn.MaxDelay != 3*time.Second || s.Turn.Provider != "semantic" {
@@ -281,7 +281,7 @@ func TestWrong(t *testing.T) {
 		{"check below a provider", "turn: {model_server: {replicas: 10}}\n", "",
 			"scenario.yaml:1:33: turn.model_server.replicas: too many"},
 		{"unknown arrival", "load: {arrival: burst}\n", "",
-			`scenario.yaml:1:17: load.arrival: "burst" is not one of closed, poisson, constant`},
+			`scenario.yaml:1:17: load.arrival: "burst" is not one of closed, poisson, constant, gamma, trace`},
 		{"unknown clock", "clock: wall\n", "",
 			`scenario.yaml:1:8: clock: "wall" is not one of virtual, real`},
 		{"unknown way to cut", "cut: {mode: line}\n", "",
@@ -289,7 +289,17 @@ func TestWrong(t *testing.T) {
 		{"no rate", "load: {arrival: poisson}\n", "",
 			"scenario.yaml:1:17: load.arrival: poisson arrival needs load.rate, the new calls a second, above 0"},
 		{"rate without use", "load: {rate: 3}\n", "",
-			"scenario.yaml:1:14: load.rate: closed arrival takes no load.rate: set load.arrival to poisson or constant"},
+			"scenario.yaml:1:14: load.rate: closed arrival takes no load.rate: set load.arrival to poisson, constant or gamma"},
+		{"a trace without a file", "load: {arrival: trace}\n", "",
+			"scenario.yaml:1:17: load.arrival: trace arrival needs load.trace, a file of recorded arrivals"},
+		{"a trace with a rate", "load: {arrival: trace, trace: a.csv, rate: 3}\n", "",
+			"scenario.yaml:1:44: load.rate: trace arrival takes no load.rate: the trace says when calls begin"},
+		{"a trace that is not used", "load: {trace: a.csv}\n", "",
+			"scenario.yaml:1:15: load.trace: closed arrival takes no load.trace: set load.arrival to trace"},
+		{"gamma without spread", "load: {arrival: gamma, rate: 3, cv: 0}\n", "",
+			"scenario.yaml:1:37: load.cv: gamma arrival needs load.cv, the spread of the gaps, between 0.01 and 100, and not 0"},
+		{"lengths", "conversation: {lengths: poisson}\n", "",
+			`scenario.yaml:1:25: conversation.lengths: "poisson" is not one of constant, geometric`},
 		{"no end", "load: {arrival: constant, rate: 3, turns: 0}\n", "",
 			"scenario.yaml:1:43: load.turns: load.turns and load.duration are both 0: the run would never end"},
 		{"turn without end", "turn: {max_delay: 0s}\n", "",
@@ -456,7 +466,7 @@ func TestDocumented(t *testing.T) {
 	if c := Comment("load.rate"); !strings.HasPrefix(c, "New calls a second.") {
 		t.Errorf("the comment of load.rate is %q", c)
 	}
-	if !strings.Contains(Reference(), "| `load.rate` | `0` | New calls a second. Only with poisson and constant arrival. |\n") {
+	if !strings.Contains(Reference(), "| `load.rate` | `0` | New calls a second. Only with poisson, constant and gamma arrival. |\n") {
 		t.Errorf("reference:\n%s", Reference())
 	}
 	for line := range strings.Lines(defaultYAML) {

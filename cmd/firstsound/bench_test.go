@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"testing"
 
 	"firstsound/clocks"
 	"firstsound/clocks/trace"
+	"firstsound/pipeline/report"
 	"firstsound/pipeline/scenario"
 )
 
@@ -36,3 +38,58 @@ func benchmarkTurns(b *testing.B, sessions int) {
 
 func BenchmarkTurnAlone(b *testing.B)        { benchmarkTurns(b, 1) }
 func BenchmarkTurn1000Sessions(b *testing.B) { benchmarkTurns(b, 1000) }
+
+// BenchmarkHour plays 1,000 calls at the same time for some simulated minutes, as
+// firstsound run does, with the report and without, and tells how long an hour of
+// that takes.
+func BenchmarkHour(b *testing.B) {
+	const minutes = 4
+	for _, reported := range []bool{false, true} {
+		b.Run(fmt.Sprintf("report=%t", reported), func(b *testing.B) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+			defer debug.SetGCPercent(debug.SetGCPercent(400)) // as run does
+			turns := 0
+			for b.Loop() {
+				turns += playMinutes(b, minutes, reported)
+			}
+			took := b.Elapsed()
+			b.ReportMetric(float64(turns)/took.Seconds(), "turns/s")
+			b.ReportMetric(float64(took.Nanoseconds())/float64(turns), "ns/turn")
+			b.ReportMetric(took.Seconds()/float64(b.N)*60/minutes, "s/hour")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// playMinutes returns how many turns there were.
+func playMinutes(b *testing.B, minutes int, reported bool) (turns int) {
+	s, err := scenario.Load("", nil, "load.sessions=1000", fmt.Sprintf("load.duration=%dm", minutes), "load.turns=0", "load.warmup=0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	clock := clocks.NewVirtual()
+	a, _, err := assemble(s, clock)
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := &runCmd{view: view{turn: "median", whatIf: report.DefaultPercent}}
+	rec, err := r.record(s, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	end, err := a.run(context.Background(), func(e trace.Event) {
+		if e.Mark == trace.TurnClosed {
+			turns++
+		}
+		if reported {
+			rec.event(&e)
+		}
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if reported {
+		rec.close(report.StateComplete, "", end, clock)
+	}
+	return turns
+}

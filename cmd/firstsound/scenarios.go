@@ -79,7 +79,7 @@ func lessons() ([]*lesson, error) {
 
 // pitfalls are what the scenarios are examples of, in the order of the list.
 var pitfalls = []string{
-	"slow first call", "TTFT on two levels", "late first token", "TTFT grows with load", "slow answer", "turn taking", "way to the ear",
+	"slow first call", "TTFT on two levels", "late first token", "TTFT grows with load", "two places, two values", "slow answer", "turn taking", "way to the ear",
 }
 
 // readLesson reads the comment at the head of a scenario. Its first line is the

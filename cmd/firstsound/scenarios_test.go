@@ -214,7 +214,7 @@ func TestScenariosCommand(t *testing.T) {
 
 	for _, tt := range []struct{ args, want string }{
 		{"scenarios bach-window", `there is no ready scenario "bach-window"; did you mean batch-window?`},
-		{"scenarios xylophone", `there is no ready scenario "xylophone"; there are batch-window, cold-start,`},
+		{"scenarios xylophone", `there is no ready scenario "xylophone"; there are batch-window, buffering-gateway,`},
 		{"scenarios --yaml", "--yaml and --seed are about one scenario: name it"},
 		{"scenarios batch-window --yaml --json", "--yaml prints the scenario as it is"},
 		{"scenarios a b", `"b" is one argument too many`},

@@ -36,6 +36,8 @@ type Model struct {
 	mu      sync.Mutex
 	idle    map[int][]time.Duration // by session: since when its idle connections are idle
 	crowded int                     // with so many sessions, look for those that are over
+	open    int                     // connections, where their number is limited
+	waiting []*clocks.Queue[struct{}]
 }
 
 // New returns a model on clock, whose draws depend on seed and on the session,
@@ -62,6 +64,10 @@ func New(clock clocks.Clock, seed uint64, o Options) *Model {
 	}
 	return m
 }
+
+// Shared says whether what one call asks for makes others wait, since they share a
+// server.
+func (m *Model) Shared() bool { return m.servers != nil }
 
 // quantiles returns values of d that are equally likely: 1,024 of them, since
 // there is a draw for every token, and a table is quicker than a logarithm.
@@ -104,8 +110,8 @@ func (m *Model) giveBack(session int, now time.Duration) {
 	if len(m.idle) < m.crowded {
 		return
 	}
-	for session, since := range m.idle { // sessions that are over
-		if len(since) == 0 || now-since[len(since)-1] > m.o.KeepAlive {
+	for session, since := range m.idle { // sessions that are over, wherever their clock stands
+		if len(since) == 0 || now-since[len(since)-1] > m.o.KeepAlive+clocks.Lead {
 			delete(m.idle, session)
 		}
 	}
@@ -125,7 +131,8 @@ const crowd = 1024
 func (m *Model) Generate(ctx context.Context, req llm.Request) iter.Seq2[llm.Delta, error] {
 	return func(yield func(llm.Delta, error) bool) {
 		s := stream{Model: m, ctx: ctx, req: &req, yield: yield}
-		if err := s.run(); err != nil && err != errStopped {
+		err := s.pass()
+		if err != nil && err != errStopped {
 			yield(llm.Delta{}, err)
 		}
 	}
@@ -171,6 +178,23 @@ func (s *stream) chance(p float64, purpose string) bool {
 	}
 	src := s.source(purpose)
 	return src.Chance(p)
+}
+
+// pass runs the stream by way of the client's limit and the gateway.
+func (s *stream) pass() error {
+	if err := s.enter(s.ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	if !s.o.Buffered {
+		return s.run()
+	}
+	b := buffer{clock: s.clock, yield: s.yield}
+	s.yield = b.take
+	if err := s.run(); err != nil {
+		return err
+	}
+	return b.release()
 }
 
 func (s *stream) run() error {

@@ -23,6 +23,10 @@ type Options struct {
 	Connect   random.Dist   `yaml:"connect"`
 	KeepAlive time.Duration `yaml:"keep_alive"` // 0: none is used again
 
+	// MaxConnections is how many requests the client, all sessions together, can
+	// have open; the next one waits. 0: no limit.
+	MaxConnections int `yaml:"max_connections"`
+
 	// Network is the way to the server and back: a round trip.
 	Network random.Dist `yaml:"network"`
 
@@ -67,6 +71,9 @@ type Options struct {
 	// EarlyRole: the Empty chunk that only tells the role arrives with the
 	// headers, not with the first token.
 	EarlyRole bool `yaml:"early_role"`
+
+	// Buffered: a gateway keeps the answer until it is whole.
+	Buffered bool `yaml:"buffered"`
 
 	// Timings: the service tells its own queue time and prefill time.
 	Timings bool `yaml:"timings"`
@@ -118,6 +125,9 @@ func Defaults() Options {
 func (o Options) Check() error {
 	if o.Reasoning < 0 {
 		return fmt.Errorf("reasoning: %d tokens is negative", o.Reasoning)
+	}
+	if o.MaxConnections < 0 {
+		return fmt.Errorf("max_connections: %d is negative", o.MaxConnections)
 	}
 	if o.Server != nil {
 		if _, err := o.Server.fleet(clocks.NewVirtual(), 0); err != nil {

@@ -68,7 +68,7 @@ func playMinutes(b *testing.B, minutes int, reported bool) (turns int) {
 		b.Fatal(err)
 	}
 	clock := clocks.NewVirtual()
-	a, _, err := assemble(s, clock)
+	a, _, err := assemble(context.Background(), s, clock)
 	if err != nil {
 		b.Fatal(err)
 	}

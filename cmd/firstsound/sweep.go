@@ -284,23 +284,39 @@ func (c *sweepCmd) write(varies []vary, cells []cell) error {
 	return writeGrid(c.out, varies, cells)
 }
 
-// columns are what is shown of a cell beside its values.
-var columns = []struct {
-	title string
-	get   func(r *report.Report) string
-}{
-	{"ok", func(r *report.Report) string { return strconv.FormatInt(r.Headline.OK, 10) }},
-	{"TTFS P50", func(r *report.Report) string { return figure(r.Headline.TTFS.P50) }},
-	{"P95", func(r *report.Report) string { return figure(r.Headline.TTFS.P95) }},
-	{"P99", func(r *report.Report) string { return figure(r.Headline.TTFS.P99) }},
-	{"TTFT P50", metricColumn(report.MetricTTFT)},
-	{"TPOT P50", metricColumn(report.MetricTPOT)},
-	{"TTFA P50", metricColumn(report.MetricTTFA)},
-	{"stalled", func(r *report.Report) string {
+// A column is something that is shown of a cell beside its values. One that has
+// bounds is followed by their 95 % interval.
+type column struct {
+	title  string
+	get    func(r *report.Report) string
+	bounds func(r *report.Report) quantile.Figure
+}
+
+var columns = []column{
+	{title: "ok", get: func(r *report.Report) string { return strconv.FormatInt(r.Headline.OK, 10) }},
+	bounded("TTFS P50", func(r *report.Report) quantile.Figure { return r.Headline.TTFS.P50 }),
+	bounded("P95", func(r *report.Report) quantile.Figure { return r.Headline.TTFS.P95 }),
+	{title: "P99", get: func(r *report.Report) string { return figure(r.Headline.TTFS.P99) }},
+	{title: "TTFT P50", get: metricColumn(report.MetricTTFT)},
+	{title: "TPOT P50", get: metricColumn(report.MetricTPOT)},
+	{title: "TTFA P50", get: metricColumn(report.MetricTTFA)},
+	{title: "stalled", get: func(r *report.Report) string {
 		return optional(r.Metrics[report.MetricUnderrunTime].Values.Mean, milliseconds)
 	}},
-	{"largest part", func(r *report.Report) string { return largestPart(r, false) }},
-	{"of the slowest 5 %", func(r *report.Report) string { return largestPart(r, true) }},
+	{title: "largest part", get: func(r *report.Report) string { return largestPart(r, false) }},
+	{title: "of the slowest 5 %", get: func(r *report.Report) string { return largestPart(r, true) }},
+}
+
+func bounded(title string, get func(r *report.Report) quantile.Figure) column {
+	return column{title, func(r *report.Report) string { return figure(get(r)) }, get}
+}
+
+// interval returns the bounds of a figure as a text for people.
+func interval(f quantile.Figure) string {
+	if f.Value == nil {
+		return ""
+	}
+	return "[" + optional(f.Low, milliseconds) + ", " + optional(f.High, milliseconds) + "]"
 }
 
 func metricColumn(m report.Metric) func(r *report.Report) string {
@@ -338,8 +354,9 @@ func largestPart(r *report.Report, tail bool) string {
 	return best
 }
 
-// cellRows returns the table of cells, its head first.
-func cellRows(varies []vary, cells []cell) [][]string {
+// cellRows returns the table of cells, its head first. For machines each bound is
+// a column of its own.
+func cellRows(varies []vary, cells []cell, machine bool) [][]string {
 	var rows [][]string
 	var head []string
 	for _, v := range varies {
@@ -347,12 +364,25 @@ func cellRows(varies []vary, cells []cell) [][]string {
 	}
 	for _, col := range columns {
 		head = append(head, col.title)
+		switch {
+		case col.bounds != nil && machine:
+			head = append(head, col.title+" low", col.title+" high")
+		case col.bounds != nil:
+			head = append(head, "95 %")
+		}
 	}
 	rows = append(rows, head)
 	for _, c := range cells {
 		row := slices.Clone(c.Values)
 		for _, col := range columns {
 			row = append(row, col.get(c.Report))
+			switch {
+			case col.bounds != nil && machine:
+				f := col.bounds(c.Report)
+				row = append(row, optional(f.Low, milliseconds), optional(f.High, milliseconds))
+			case col.bounds != nil:
+				row = append(row, interval(col.bounds(c.Report)))
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -361,7 +391,7 @@ func cellRows(varies []vary, cells []cell) [][]string {
 
 func writeCSV(w io.Writer, varies []vary, cells []cell) error {
 	out := csv.NewWriter(w)
-	rows := cellRows(varies, cells)
+	rows := cellRows(varies, cells, true)
 	for i, row := range rows {
 		for k, field := range row {
 			if i > 0 && field == "–" {
@@ -373,7 +403,7 @@ func writeCSV(w io.Writer, varies []vary, cells []cell) error {
 }
 
 func writeGrid(w io.Writer, varies []vary, cells []cell) error {
-	rows := cellRows(varies, cells)
+	rows := cellRows(varies, cells, false)
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for k, field := range row {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -71,6 +73,39 @@ func TestSweepSharesItsLuck(t *testing.T) {
 	a, b := ttfs("600ms"), ttfs("800ms")
 	if d := b - a; d < 170e6 || d > 230e6 { // packets of 20 ms round it
 		t.Errorf("200 ms more of hangover moved the median by %.1f ms", float64(d)/1e6)
+	}
+}
+
+// Common random numbers: what a setting changes is told twice as sharply, at
+// least, by two runs that share their seed than by two that do not.
+func TestCommonRandomNumbers(t *testing.T) {
+	mean := func(seed int, settings ...string) float64 {
+		r, err := simulate(context.Background(), "", append(settings, "load.turns=60", fmt.Sprintf("seed=%d", seed)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(*r.Headline.TTFS.Mean)
+	}
+	sd := func(values []float64) float64 {
+		var sum, squares float64
+		for _, v := range values {
+			sum, squares = sum+v, squares+v*v
+		}
+		n := float64(len(values))
+		return math.Sqrt((squares - sum*sum/n) / (n - 1))
+	}
+	for _, change := range []string{"llm.tpot=lognormal(12ms, 0.2)", "asr.provider=sim/elevenlabs", "llm.server={}"} {
+		var shared, apart []float64
+		for seed := 1; seed <= 12; seed++ {
+			changed := mean(seed, change)
+			shared = append(shared, changed-mean(seed))
+			apart = append(apart, changed-mean(seed+1000))
+		}
+		if ratio := sd(apart) / sd(shared); ratio < 2 {
+			t.Errorf("%s: the deviation of the difference is %.1f ms with common random numbers and %.1f ms without: ratio %.1f", change, sd(shared)/1e6, sd(apart)/1e6, ratio)
+		} else {
+			t.Logf("%s: ratio %.1f", change, ratio)
+		}
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"firstsound/clocks/random"
 )
 
 // A Routing says which replica a request goes to.
@@ -270,37 +268,4 @@ func (s *Server) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = false
-}
-
-// A Neighbour is another tenant of the same servers: requests at random, for
-// which nobody of ours waits.
-type Neighbour struct {
-	Rate   float64       `yaml:"rate"`   // requests a second, Poisson
-	Prompt int           `yaml:"prompt"` // mean tokens, exponential
-	Output int           `yaml:"output"` // mean tokens, exponential
-	From   time.Duration `yaml:"from"`
-	Until  time.Duration `yaml:"until"` // 0: for ever
-}
-
-// Move lets a neighbour move in. submit is a server's or a fleet's Submit; its
-// errors are the neighbour's. The draws come from seed alone.
-func (n Neighbour) Move(c Clock, seed uint64, submit func(Request) (*Job, error)) error {
-	if !(n.Rate > 0 && n.Rate <= 1e6) || n.Prompt < 1 || n.Output < 1 || n.Prompt > maxTokens/64 || n.Output > maxTokens/64 || n.From < 0 || n.Until < 0 {
-		return fmt.Errorf("serving: a neighbour with %g requests a second of %d + %d tokens from %v until %v; rate and tokens have to be above zero, and times not negative", n.Rate, n.Prompt, n.Output, n.From, n.Until)
-	}
-	i := 0
-	var come func()
-	come = func() {
-		if n.Until > 0 && c.Now() >= n.Until {
-			return
-		}
-		r := random.New(seed, "serving.neighbour", i)
-		i++
-		tokens := func(mean int) int { return 1 + int(r.Exp(time.Duration(mean-1)*time.Microsecond)/time.Microsecond) }
-		submit(Request{Prompt: tokens(n.Prompt), Output: tokens(n.Output), Tag: -1})
-		c.At(c.Now()+r.Exp(time.Duration(1e9/n.Rate)), come)
-	}
-	first := random.New(seed, "serving.neighbour.first")
-	c.At(n.From+first.Exp(time.Duration(1e9/n.Rate)), come)
-	return nil
 }

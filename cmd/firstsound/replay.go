@@ -492,12 +492,12 @@ type compared struct {
 	Unit      string    `json:"unit"`
 	Measured  int       `json:"measured_values"`
 	Simulated int       `json:"simulated_values"`
-	Figures   []figures `json:"figures"`
+	Figures   []comparedFigure `json:"figures"`
 	KS        *float64  `json:"ks,omitempty"`
 	W1        *float64  `json:"w1_over_mean,omitempty"`
 }
 
-type figures struct {
+type comparedFigure struct {
 	Figure    string   `json:"figure"` // mean, p50, p90, p95, p99
 	Measured  *float64 `json:"measured,omitempty"`
 	Simulated float64  `json:"simulated"`
@@ -609,7 +609,7 @@ func (p *player) result(ctx context.Context) (*replayed, error) {
 
 // compare returns the figures of a metric, in ms.
 func compare(name string, measured, simulated []float64, seed uint64) compared {
-	out := compared{Name: name, Unit: "ms", Measured: len(measured), Simulated: len(simulated), Figures: []figures{}}
+	out := compared{Name: name, Unit: "ms", Measured: len(measured), Simulated: len(simulated), Figures: []comparedFigure{}}
 	if len(simulated) == 0 { // all answers are of one token: there is no TPOT
 		return out
 	}
@@ -619,16 +619,16 @@ func compare(name string, measured, simulated []float64, seed uint64) compared {
 		for _, v := range sorted {
 			sum += v
 		}
-		out.Figures = append(out.Figures, figures{Figure: "mean", Simulated: sum / float64(len(sorted))})
+		out.Figures = append(out.Figures, comparedFigure{Figure: "mean", Simulated: sum / float64(len(sorted))})
 		for _, p := range []float64{.5, .9, .95, .99} {
-			out.Figures = append(out.Figures, figures{Figure: quantileName(p), Simulated: serving.Quantile(sorted, p)})
+			out.Figures = append(out.Figures, comparedFigure{Figure: quantileName(p), Simulated: serving.Quantile(sorted, p)})
 		}
 		return out
 	}
 	c := serving.Compare(name, measured, simulated, seed)
 	for _, e := range append([]serving.Error{c.Mean}, c.Quantiles...) {
 		inside := e.Inside(0)
-		out.Figures = append(out.Figures, figures{Figure: quantileName(e.P), Simulated: e.Simulated, Measured: finite(e.Measured),
+		out.Figures = append(out.Figures, comparedFigure{Figure: quantileName(e.P), Simulated: e.Simulated, Measured: finite(e.Measured),
 			Error: finite(e.Relative), Low: finite(e.Low), High: finite(e.High), Inside: &inside})
 	}
 	out.KS, out.W1 = finite(c.KS), finite(c.W1)

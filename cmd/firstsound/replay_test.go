@@ -26,7 +26,7 @@ func replay(t *testing.T, args ...string) (r replayed) {
 	return r
 }
 
-func (c compared) figure(t *testing.T, name string) figures {
+func (c compared) figure(t *testing.T, name string) comparedFigure {
 	t.Helper()
 	for _, f := range c.Figures {
 		if f.Figure == name {
@@ -34,7 +34,7 @@ func (c compared) figure(t *testing.T, name string) figures {
 		}
 	}
 	t.Fatalf("%s has no %s", c.Name, name)
-	return figures{}
+	return comparedFigure{}
 }
 
 var (

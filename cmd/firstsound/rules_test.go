@@ -25,16 +25,19 @@ var may = []struct{ dir, imports string }{
 	{"clocks/quantile", ""},
 	{"clocks/arrival", "clocks!"},
 	{"clocks/exchange", "clocks! clocks/arrival"},
+	{"clocks/socket", "clocks! clocks/arrival"},
 	{"clocks", ""},
 	{"audio/corpus", "audio! audio/wavfile"},
 	{"audio/vad", "audio! clocks"},
 	{"audio/netsim", "audio! audio/playout clocks"},
 	{"audio/playout", "audio! clocks"},
+	{"audio/codec", "audio!"},
+	{"audio/rtc", "audio! audio/codec audio/playout clocks"},
 	{"audio/wavfile", "audio!"},
 	{"audio", ""},
-	{"asr", "asr! audio! clocks"},
+	{"asr", "asr! audio! audio/codec audio/wavfile clocks"},
 	{"llm", "llm! clocks"},
-	{"tts", "tts! audio! clocks"},
+	{"tts", "tts! audio! audio/codec audio/wavfile clocks"},
 	{"pipeline/report", "pipeline/report! clocks/trace clocks/quantile"},
 	{"pipeline/load", "clocks"},
 	{"pipeline/scenario", "pipeline! clocks"},
@@ -60,6 +63,7 @@ var wall = map[string]bool{
 
 // wallAllowed says where the computer's clock is right, and why.
 var wallAllowed = map[string]string{
+	"clocks/socket":  "deadlines of a net.Conn",
 	"cmd/firstsound": "the date in run.json, progress on a terminal, and how long a run took",
 }
 

@@ -1,0 +1,5 @@
+//go:build race
+
+package diagnosis_test
+
+const raceEnabled = true

@@ -488,13 +488,13 @@ type replayedServer struct {
 // A compared metric. Measured figures, errors and intervals are absent where the
 // trace tells no times.
 type compared struct {
-	Name      string    `json:"name"`
-	Unit      string    `json:"unit"`
-	Measured  int       `json:"measured_values"`
-	Simulated int       `json:"simulated_values"`
+	Name      string           `json:"name"`
+	Unit      string           `json:"unit"`
+	Measured  int              `json:"measured_values"`
+	Simulated int              `json:"simulated_values"`
 	Figures   []comparedFigure `json:"figures"`
-	KS        *float64  `json:"ks,omitempty"`
-	W1        *float64  `json:"w1_over_mean,omitempty"`
+	KS        *float64         `json:"ks,omitempty"`
+	W1        *float64         `json:"w1_over_mean,omitempty"`
 }
 
 type comparedFigure struct {

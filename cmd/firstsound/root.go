@@ -121,7 +121,8 @@ clock is virtual (hundreds of turns in a blink, the same every time) or real.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(
-		newRunCmd(io), newShowCmd(io), newSweepCmd(io), newCapacityCmd(io), newScenariosCmd(io), newReplayCmd(io), newSelftestCmd(io),
+		newRunCmd(io), newProbeCmd(io), newBenchCmd(io), newMockCmd(io), newDiagnoseCmd(io), newChecklistCmd(io),
+		newShowCmd(io), newSweepCmd(io), newCapacityCmd(io), newScenariosCmd(io), newReplayCmd(io), newSelftestCmd(io),
 		newInitCmd(io), newListCmd(io), newVersionCmd(io),
 	)
 	root.SetHelpCommand(newHelpCmd(root))

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"firstsound/llm/diagnosis"
+	"firstsound/llm/record"
+)
+
+// diagnoseWidth is how wide the text of diagnose and checklist is.
+const diagnoseWidth = 100
+
+// A measuredRun is a run's requests to the language model, from either kind of
+// run folder.
+type measuredRun struct {
+	run      record.Run
+	attempts []*record.Attempt
+	samples  []record.Sample
+	warnings []string
+	calls    bool // from the events of the whole pipeline
+}
+
+// openMeasured reads the run at path: a folder of bench llm, or one of run (or a
+// file of its events).
+func openMeasured(path string) (*measuredRun, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, usagef("%s: there is no such run", path)
+	}
+	if _, err := os.Stat(filepath.Join(path, record.RequestsFile)); err != nil {
+		return readCalls(path)
+	}
+	run, err := record.ReadRun(path)
+	if err != nil {
+		return nil, err
+	}
+	m := &measuredRun{run: run}
+	cut := func(line int) {
+		m.warnings = append(m.warnings, fmt.Sprintf("line %d of %s is cut off; it is left out", line, record.RequestsFile))
+	}
+	for a, err := range record.ReadAttempts(path, cut) {
+		if err != nil {
+			return nil, err
+		}
+		m.attempts = append(m.attempts, a)
+	}
+	if run.State != record.Complete {
+		m.warnings = append(m.warnings, strings.TrimSuffix(fmt.Sprintf("the run is %s: %s", run.State, run.Reason), ": "))
+	}
+	m.samples, err = readSamples(filepath.Join(path, record.MetricsFile))
+	return m, err
+}
+
+// maxSample bounds a line of metrics.jsonl: a scrape with 100,000 values has
+// some MB.
+const maxSample = 16 << 20
+
+// readSamples reads what a server's monitoring said; nothing if there is no file.
+func readSamples(name string) ([]record.Sample, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run folder: %w", err)
+	}
+	defer f.Close()
+	var out []record.Sample
+	in := bufio.NewScanner(f)
+	in.Buffer(nil, maxSample)
+	for n := 1; in.Scan(); n++ {
+		var s record.Sample
+		if err := json.Unmarshal(in.Bytes(), &s); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
+		}
+		out = append(out, s)
+	}
+	if err := in.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return out, nil
+}
+
+// warn writes the warnings of reading to the error stream.
+func (m *measuredRun) warn(s streams) {
+	for _, w := range m.warnings {
+		fmt.Fprintf(s.err, "warning: %s\n", w)
+	}
+}
+
+// oneRun accepts one run folder as the argument.
+func oneRun(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usagef("%s takes one run folder: %s", cmd.Name(), cmd.UseLine())
+	}
+	return nil
+}
+
+// ruleList returns the verdicts with their titles, a line each.
+func ruleList() string {
+	var b strings.Builder
+	for _, r := range diagnosis.Rules() {
+		fmt.Fprintf(&b, "  %-24s %-6s %s\n", r.Name, r.Severity, r.Title)
+	}
+	return b.String()
+}
+
+func newDiagnoseCmd(s streams) *cobra.Command {
+	var asJSON, gate, rules bool
+	cmd := &cobra.Command{
+		Use:   "diagnose RUN",
+		Short: "Name what makes the first token late, with evidence",
+		Long: `Diagnose reads a run of "firstsound bench llm --out" or "firstsound run --out" and
+says what is wrong with the service, the way to it, or the client: named verdicts,
+each with the numbers that it rests on, how sure it is and why, how much of the
+time to the first token it explains, and what to do. Each rule has a statistical
+test of its own; a healthy run has no verdict (under 2 in 100 have one by chance).
+
+The verdicts (fault: to be repaired; note: to be known when reading the figures):
+` + ruleList() + `
+Of a run of the whole pipeline only the marks of each request are kept. What needs
+the events of an answer, more of its connection, or levels of load cannot be found
+there: bursts, filters, fake streaming, compression, the 40 ms, HTTP/2, start-up
+waves, the rise with concurrency. An answer that came whole shows as
+proxy_buffering, load as queueing if the server tells its queue, and a wait for a
+connection that grows with load as client_limit.`,
+		Example: `  firstsound diagnose results
+  firstsound diagnose results --json
+  firstsound diagnose results --gate    exit code 1 if a fault is found
+  firstsound diagnose --rules           what each rule needs and tests`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if rules && len(args) == 0 {
+				return nil
+			}
+			return oneRun(cmd, args)
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if rules {
+				return writeRules(s, asJSON)
+			}
+			m, err := openMeasured(args[0])
+			if err != nil {
+				return err
+			}
+			verdicts := diagnosis.Find(m.run, m.attempts, m.samples)
+			if asJSON {
+				if verdicts == nil {
+					verdicts = []diagnosis.Verdict{}
+				}
+				err = writeIndented(s.out, struct {
+					Format   string              `json:"format"`
+					Requests int                 `json:"requests"`
+					Warnings []string            `json:"warnings,omitempty"`
+					Verdicts []diagnosis.Verdict `json:"verdicts"`
+				}{"firstsound.diagnosis/1", len(m.attempts), m.warnings, verdicts})
+			} else {
+				m.warn(s)
+				fmt.Fprintf(s.out, "%d requests\n\n", len(m.attempts))
+				err = diagnosis.WriteText(s.out, verdicts, diagnoseWidth)
+			}
+			if n := diagnosis.Faults(verdicts); err == nil && gate && n > 0 {
+				return fmt.Errorf("gate: %s found", plural(n, "fault"))
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	f.BoolVar(&gate, "gate", false, "exit code 1 if a fault is found")
+	f.BoolVar(&rules, "rules", false, "explain the rules: what each needs and tests")
+	return cmd
+}
+
+// plural writes a count and a word.
+func plural(n int, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// writeRules explains the rules.
+func writeRules(s streams, asJSON bool) error {
+	rules := diagnosis.Rules()
+	if asJSON {
+		var out []map[string]string
+		for _, r := range rules {
+			out = append(out, map[string]string{"name": r.Name, "title": r.Title, "severity": string(r.Severity), "needs": r.Needs, "test": r.Test, "advice": r.Advice})
+		}
+		return writeIndented(s.out, struct {
+			Format string              `json:"format"`
+			Rules  []map[string]string `json:"rules"`
+		}{"firstsound.rules/1", out})
+	}
+	for i, r := range rules {
+		if i > 0 {
+			fmt.Fprintln(s.out)
+		}
+		fmt.Fprintf(s.out, "%s (%s)\n%s\n%s\n%s\n%s\n", r.Name, r.Severity, wrap(r.Title+".", diagnoseWidth, "  "),
+			wrap("Needs: "+r.Needs+".", diagnoseWidth, "  "), wrap("Found if: "+r.Test+".", diagnoseWidth, "  "), wrap("What to do: "+r.Advice, diagnoseWidth, "  "))
+	}
+	return nil
+}

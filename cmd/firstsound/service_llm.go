@@ -1,0 +1,470 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"firstsound/clocks"
+	"firstsound/clocks/exchange"
+	"firstsound/llm"
+	"firstsound/llm/anthropic"
+	"firstsound/llm/bench"
+	"firstsound/llm/ollama"
+	"firstsound/llm/openai"
+	"firstsound/llm/record"
+	"firstsound/llm/wire"
+)
+
+// The names of the protocols that are not dialects of chat completions.
+const (
+	dialectAuto      = "auto"
+	dialectOllama    = "ollama-native"
+	dialectAnthropic = "anthropic"
+)
+
+// serviceFlags say which language model is asked over the wire, and how.
+type serviceFlags struct {
+	url, model, dialect string
+	keyEnv, keyFile     string
+	http                string
+	caFile              string
+	extraBody           string
+	headers             []string
+	timeout             time.Duration
+}
+
+// add adds the flags. withURL says that the URL is a flag too.
+func (s *serviceFlags) add(f *pflag.FlagSet, withURL bool) {
+	if withURL {
+		f.StringVarP(&s.url, "url", "u", "", "the service: `URL` of the host, of its API, or of the endpoint itself")
+	}
+	f.StringVarP(&s.model, "model", "m", "", "the `MODEL` to ask; the first that the service lists if not given")
+	f.StringVar(&s.dialect, "dialect", dialectAuto, "how the service speaks: auto, "+dialectAnthropic+", "+dialectOllama+" or the\n`NAME` of a dialect of chat completions: "+dialectWords(3))
+	f.StringVar(&s.keyEnv, "api-key-env", "", "environment variable with the API key (`NAME`); if not given, the\nservice's usual one, such as OPENAI_API_KEY, where it is set")
+	f.StringVar(&s.keyFile, "api-key-file", "", "`FILE` with the API key")
+	f.StringVar(&s.http, "http", "1.1", "`VERSION` of HTTP: 1.1, 2 (without TLS by prior knowledge) or auto")
+	f.StringVar(&s.caFile, "ca-file", "", "`FILE` with the certificate of an authority of your own (PEM)")
+	f.StringVar(&s.extraBody, "extra-body", "", "more fields of the request, as `JSON`; null takes one away")
+	f.StringArrayVar(&s.headers, "header", nil, "one more header, as `NAME:VALUE`; values are kept nowhere")
+	f.DurationVar(&s.timeout, "timeout", 60*time.Second, "how long a request may take (`TIME`)")
+}
+
+// dialectWords lists the dialects of chat completions, broken after n lines.
+func dialectWords(lines int) string {
+	names := openai.Names()
+	per := (len(names) + lines - 1) / lines
+	var out []string
+	for part := range slices.Chunk(names, per) {
+		out = append(out, strings.Join(part, ", "))
+	}
+	return strings.Join(out, ",\n")
+}
+
+// A service is a language model that is asked over the wire.
+type service struct {
+	serviceFlags
+	at       *url.URL // where requests go
+	protocol wire.Protocol
+	exchange exchange.Options
+	secrets  []string // of which none may be shown or kept
+	modelHow string   // where the name of the model is from
+}
+
+// open checks the flags and returns the service. extra are fields of every
+// request, below those of the user.
+func (f serviceFlags) open(env func(string) string, extra map[string]any) (*service, error) {
+	s := &service{serviceFlags: f, modelHow: "--model"}
+	if f.timeout <= 0 {
+		return nil, usagef("--timeout takes a time above zero, not %v", f.timeout)
+	}
+	var asked map[string]any
+	if f.extraBody != "" {
+		in := json.NewDecoder(strings.NewReader(f.extraBody))
+		in.UseNumber()
+		if err := in.Decode(&asked); err != nil || asked == nil || in.More() {
+			return nil, usagef("--extra-body takes an object of JSON, such as '{\"top_p\":0.9}'")
+		}
+	}
+	extra = wire.Merge(extra, asked)
+	for k, v := range asked {
+		if v == nil {
+			extra[k] = nil // takes away what the dialect would send
+		}
+		if text, ok := v.(string); ok && secretName(k) {
+			s.hide(text)
+		}
+	}
+	headers, err := s.parseHeaders()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := bench.ParseURL(f.url); f.url != "" && err != nil {
+		return nil, usageError{err}
+	}
+	if err := s.connection(); err != nil {
+		return nil, err
+	}
+	if err := s.speak(env, extra, headers); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// parseHeaders returns the headers of the user, whose values are secrets.
+func (s *service) parseHeaders() (map[string]string, error) {
+	all := map[string]string{}
+	for _, h := range s.headers {
+		name, value, ok := strings.Cut(h, ":")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
+			return nil, usagef("--header takes NAME:VALUE") // it may hold a key: it is not shown
+		}
+		all[http.CanonicalHeaderKey(name)] = value
+		s.hide(value)
+		if _, word, ok := strings.Cut(value, " "); ok { // "Bearer …"
+			s.hide(word)
+		}
+	}
+	return all, nil
+}
+
+// secretName says whether a field has a name as those of keys have.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	return slices.ContainsFunc([]string{"key", "secret", "password", "credential", "authorization"}, func(part string) bool { return strings.Contains(name, part) })
+}
+
+// hide keeps a text from being shown. What is short may be part of anything.
+func (s *service) hide(text string) {
+	if len(text) >= 4 {
+		s.secrets = append(s.secrets, text)
+	}
+}
+
+// clean takes keys out of a text.
+func (s *service) clean(text string) string {
+	for _, secret := range s.secrets {
+		text = strings.ReplaceAll(text, secret, "(key)")
+	}
+	return text
+}
+
+// connection sets how connections are made.
+func (s *service) connection() error {
+	versions := map[string]exchange.Protocol{"1.1": exchange.HTTP1, "2": exchange.HTTP2, "auto": exchange.Auto}
+	version, ok := versions[s.http]
+	if !ok {
+		return usagef("--http takes 1.1, 2 or auto, not %q", s.http)
+	}
+	s.exchange.Protocol = version
+	if s.caFile == "" {
+		return nil
+	}
+	pem, err := os.ReadFile(s.caFile)
+	if err != nil {
+		return usagef("--ca-file: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return usagef("--ca-file: there is no certificate (PEM) in %s", s.caFile)
+	}
+	s.exchange.TLS = &tls.Config{RootCAs: roots}
+	return nil
+}
+
+// speak sets the protocol, and looks the key up.
+func (s *service) speak(env func(string) string, extra map[string]any, headers map[string]string) error {
+	name := s.dialect
+	if name == dialectAuto {
+		name = guessDialect(s.url)
+	}
+	var usual string
+	var d openai.Dialect
+	var err error
+	switch name {
+	case dialectAnthropic:
+		usual = anthropic.Env
+	case dialectOllama:
+		usual = ollama.Env
+	default:
+		if d, err = openai.Find(name); err != nil {
+			return usagef("--dialect: there is no %q; there are auto, %s, %s, %s", name, dialectAnthropic, dialectOllama, strings.Join(openai.Names(), ", "))
+		}
+		usual = d.Env
+	}
+	key, err := s.key(env, usual)
+	if err != nil {
+		return err
+	}
+	s.hide(key)
+	var at string
+	switch name {
+	case dialectAnthropic:
+		var p *anthropic.Protocol
+		if p, err = anthropic.New(anthropic.Options{URL: s.url, Key: key, Extra: extra, Headers: headers}); err == nil {
+			s.protocol, at = p, p.URL()
+		}
+	case dialectOllama:
+		var p *ollama.Protocol
+		if p, err = ollama.New(ollama.Options{URL: s.url, Key: key, Extra: extra, Headers: headers}); err == nil {
+			s.protocol, at = p, p.URL()
+		}
+	default:
+		var p *openai.Protocol
+		if p, err = openai.New(openai.Options{URL: s.url, Key: key, Dialect: d.Name, Extra: extra, Headers: headers}); err == nil {
+			s.protocol, at = p, p.URL()
+		}
+	}
+	if err != nil {
+		return usageError{errors.New(s.clean(err.Error()))}
+	}
+	if s.at, err = bench.ParseURL(at); err != nil {
+		return usageError{err}
+	}
+	return nil
+}
+
+// guessDialect says how the service at an address speaks.
+func guessDialect(address string) string {
+	u, err := bench.ParseURL(address)
+	switch {
+	case err != nil:
+	case strings.HasSuffix(u.Hostname(), "anthropic.com"):
+		return dialectAnthropic
+	case strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/api/chat"):
+		return dialectOllama
+	}
+	return openai.Detect(address).Name
+}
+
+// maxKey bounds a file with a key.
+const maxKey = 64 << 10
+
+// key returns the API key: from a file, from the variable that was named, or from
+// the usual one. Where a user names none, none is needed.
+func (s *service) key(env func(string) string, usual string) (string, error) {
+	switch {
+	case s.keyFile != "" && s.keyEnv != "":
+		return "", usagef("give --api-key-env or --api-key-file, not both")
+	case s.keyFile != "":
+		f, err := os.Open(s.keyFile)
+		if err != nil {
+			return "", usagef("--api-key-file: %w", err)
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, maxKey))
+		if err != nil {
+			return "", usagef("--api-key-file: %w", err)
+		}
+		key := string(bytes.TrimSpace(data))
+		if key == "" || strings.ContainsAny(key, " \r\n\t") {
+			return "", usagef("--api-key-file: %s is to hold one key and nothing else", s.keyFile)
+		}
+		return key, nil
+	case s.keyEnv != "":
+		key := strings.TrimSpace(env(s.keyEnv))
+		if key == "" {
+			return "", usagef("--api-key-env: there is nothing in the environment variable %s", s.keyEnv)
+		}
+		return key, nil
+	}
+	return strings.TrimSpace(env(usual)), nil
+}
+
+// client returns what asks the service.
+func (s *service) client(clock clocks.Clock, o wire.Options, fresh bool) *wire.Client {
+	o.Exchange, o.Timeout = s.exchange, s.timeout
+	o.Exchange.NoReuse = fresh
+	return wire.New(clock, s.protocol, o)
+}
+
+// target returns what is known of the service before it is asked.
+func (s *service) target(ctx context.Context) (record.Target, error) {
+	t := record.Target{URL: bench.PublicURL(s.at), Dialect: s.protocol.Name(), Model: s.model}
+	var err error
+	t.Addresses, t.Loopback, err = bench.Resolve(ctx, s.at)
+	if err != nil {
+		return t, fmt.Errorf("the host of %s is not found: %w", t.URL, err)
+	}
+	return t, nil
+}
+
+// The bounds of the list of models.
+const (
+	maxModels     = 4 << 20
+	modelsTimeout = 10 * time.Second
+)
+
+// chooseModel takes the first model that the service lists, if none was named.
+func (s *service) chooseModel(ctx context.Context, clock clocks.Clock) error {
+	if s.model != "" {
+		return nil
+	}
+	list := *s.at
+	switch path := strings.TrimRight(list.Path, "/"); {
+	case strings.HasSuffix(path, "/chat/completions"):
+		list.Path = strings.TrimSuffix(path, "/chat/completions") + "/models"
+	case strings.HasSuffix(path, "/messages"):
+		list.Path = strings.TrimSuffix(path, "/messages") + "/models"
+	case strings.HasSuffix(path, "/api/chat"):
+		list.Path = strings.TrimSuffix(path, "/chat") + "/tags"
+	default:
+		return usagef("name the model: --model NAME; there is no list of models beside %s", bench.PublicURL(s.at))
+	}
+	ctx, cancel := clocks.WithTimeout(ctx, clock, modelsTimeout, fmt.Errorf("no answer within %v", modelsTimeout))
+	defer cancel()
+	name, err := s.firstModel(ctx, clock, &list)
+	if err != nil {
+		return fmt.Errorf("no --model was given, and there is no list of models at %s: %s", bench.PublicURL(&list), s.clean(err.Error()))
+	}
+	s.model, s.modelHow = name, "the first of "+bench.PublicURL(&list)
+	return nil
+}
+
+// firstModel asks for the list of models.
+func (s *service) firstModel(ctx context.Context, clock clocks.Clock, list *url.URL) (string, error) {
+	like, err := s.protocol.Request(ctx, llm.Request{Params: llm.Params{Model: "none"}, Messages: []llm.Message{{Role: llm.User, Content: "?"}}})
+	if err != nil {
+		return "", err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, list.String(), nil)
+	if err != nil {
+		return "", errors.New("its URL is none") // the error would repeat it
+	}
+	r.Header = like.Header.Clone() // with the key
+	r.Header.Del("Content-Type")
+	r.Header.Set("Accept", "application/json")
+	client := exchange.New(clock, s.exchange)
+	defer client.Close()
+	x, err := client.Do(r.Context(), r)
+	if err != nil {
+		return "", err
+	}
+	defer x.Close()
+	var body []byte
+	for {
+		piece, err := x.Next()
+		if body = append(body, piece.Data...); err == io.EOF {
+			break
+		}
+		if err != nil {
+			return "", err
+		}
+		if len(body) > maxModels {
+			return "", fmt.Errorf("the list is longer than %d MB", maxModels>>20)
+		}
+	}
+	if x.Status != http.StatusOK {
+		return "", fmt.Errorf("HTTP %d: %s", x.Status, wire.Fault(body))
+	}
+	return parseModels(body)
+}
+
+// parseModels returns the first name in a list of models.
+func parseModels(body []byte) (string, error) {
+	var models struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+		Models []struct {
+			Name string `json:"name"`
+		} `json:"models"`
+	}
+	if err := json.Unmarshal(body, &models); err != nil {
+		return "", fmt.Errorf("it is no list of models: %w", err)
+	}
+	switch {
+	case len(models.Data) > 0 && models.Data[0].ID != "":
+		return models.Data[0].ID, nil
+	case len(models.Models) > 0 && models.Models[0].Name != "":
+		return models.Models[0].Name, nil
+	}
+	return "", errors.New("the list is empty")
+}
+
+// adapt asks once before anything is measured, and returns what was changed
+// because the service refuses it.
+func (s *service) adapt(ctx context.Context, c *wire.Client, params llm.Params) ([]string, error) {
+	p, ok := s.protocol.(*openai.Protocol)
+	if !ok {
+		return nil, nil
+	}
+	notes, err := p.Adapt(ctx, c, params)
+	if err != nil {
+		err = errors.New(s.clean(err.Error()))
+	}
+	return notes, err
+}
+
+// commandLine returns the command as it can be run again, without what may be
+// secret: keys are in the environment or in a file anyway, values of headers and
+// passwords in URLs are left out.
+func (s *service) commandLine(cmd *cobra.Command, args []string) string {
+	words := []string{cmd.CommandPath()}
+	for _, a := range args {
+		words = append(words, shellQuote(publicAddress(a)))
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok && f.Value.Type() != "stringArray" {
+			values = []string{strings.Join(list.GetSlice(), ",")}
+		} else if ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			switch {
+			case f.Value.Type() == "bool" && v == "true":
+				words = append(words, "--"+f.Name)
+				continue
+			case f.Name == "header":
+				name, _, _ := strings.Cut(v, ":")
+				v = name + ":..."
+			case f.Name == "url":
+				v = publicAddress(v)
+			}
+			words = append(words, "--"+f.Name, shellQuote(v))
+		}
+	})
+	return s.clean(strings.Join(words, " "))
+}
+
+// publicAddress returns an address as the user wrote it, without what may be
+// secret.
+func publicAddress(text string) string {
+	u, err := bench.ParseURL(text)
+	if err != nil {
+		return "..."
+	}
+	public := bench.PublicURL(u)
+	if !strings.Contains(text, "://") {
+		_, public, _ = strings.Cut(public, "://")
+	}
+	return public
+}
+
+// publicBody returns the fields that the user adds to requests, without what may
+// be secret.
+func (s *service) publicBody() string {
+	if s.extraBody == "" {
+		return ""
+	}
+	return s.clean(s.extraBody)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"os"
+	"slices"
 	"time"
 
 	"firstsound/audio"
@@ -24,6 +26,7 @@ type assembly struct {
 	caller *callersim.Caller
 	line   func(session int) pipeline.Line
 	pipe   pipeline.Options
+	ends   []func() // to be called when the run is over, the last first
 }
 
 // assemble makes the parts that s asks for. Warnings are about the recordings.
@@ -32,8 +35,8 @@ func assemble(ctx context.Context, s *scenario.Scenario, clock clocks.Clock) (*a
 	if err != nil {
 		return nil, nil, err
 	}
-	e := env{clock: clock, seed: s.Seed}
 	a := &assembly{clock: clock}
+	e := env{clock: clock, seed: s.Seed, getenv: os.Getenv, atEnd: func(f func()) { a.ends = append(a.ends, f) }}
 	if a.plan, err = plan(ctx, s); err != nil {
 		return nil, nil, err
 	}
@@ -160,6 +163,11 @@ func makeAll[T any](t table[T], e env, first scenario.Block, fallback []scenario
 // run plays all calls. emit is given every event; the end is when the last call
 // was over, on the run's clock.
 func (a *assembly) run(ctx context.Context, emit func(trace.Event)) (end time.Duration, err error) {
+	defer func() {
+		for _, end := range slices.Backward(a.ends) {
+			end()
+		}
+	}()
 	recorder := trace.NewRecorder(a.clock, emit)
 	drive := func() error {
 		return a.plan.Drive(ctx, a.clock, func(ctx context.Context, call load.Call) error {

@@ -13,6 +13,49 @@ import (
 	"firstsound/pipeline/scenario"
 )
 
+// Calls that are played apart, as far as each of them can go, bring the same events
+// in the same order as calls that are in step.
+func TestApart(t *testing.T) {
+	play := func(apart bool, settings []string) (events []string) {
+		s, err := scenario.Load("", nil, settings...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, _, err := assemble(t.Context(), s, clocks.NewVirtual())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.plan.Apart = apart
+		end, err := a.run(t.Context(), func(e trace.Event) { events = append(events, string(trace.AppendJSON(nil, &e))) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append(events, end.String())
+	}
+	for name, settings := range map[string][]string{
+		"default":   nil,
+		"barge-in":  {"conversation.barge_in=0.6", "conversation.turns=8"},
+		"speculate": {"turn.preemptive=partial", "turn.false_finish=0.7", "asr.word_errors=0.1"},
+		"tools":     {"llm.tool_call=0.6", "llm.reasoning=40"},
+		"lossy":     {"line.downlink.loss=0.05", "line.uplink.loss=0.05", "line.downlink.reorder=true"},
+		"no delay":  {"line.uplink.delay=0ms", "line.uplink.jitter=0ms", "line.downlink.delay=0ms", "line.downlink.jitter=0ms"},
+		"poisson":   {"load.arrival=poisson", "load.rate=5", "load.duration=40s", "load.turns=0"},
+	} {
+		settings = append([]string{"load.sessions=50", "load.turns=300"}, settings...)
+		together, apart := play(false, settings), play(true, settings)
+		if len(together) < 5000 || len(apart) != len(together) {
+			t.Errorf("%s: %d events together, %d apart", name, len(together), len(apart))
+			continue
+		}
+		for i := range together {
+			if apart[i] != together[i] {
+				t.Errorf("%s: event %d is %s apart, %s together", name, i, apart[i], together[i])
+				break
+			}
+		}
+	}
+}
+
 // benchmarkTurns plays the default scenario without any report.
 func benchmarkTurns(b *testing.B, sessions int) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

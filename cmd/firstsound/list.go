@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -177,9 +178,16 @@ func listProviders(w io.Writer, found []provider) error {
 	return nil
 }
 
-// comment returns what the default scenario says about an option of p: where it
-// is of another provider, or does not mention the option, nothing.
+// comment returns what is said about an option of p: by its struct's tag "about",
+// else by the default scenario; nothing if that does not mention it.
 func (p provider) comment(key string) string {
+	if t := reflect.TypeOf(p.options); t != nil && t.Kind() == reflect.Struct {
+		for f := range t.Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name == key && f.Tag.Get("about") != "" {
+				return f.Tag.Get("about")
+			}
+		}
+	}
 	if p.stage == "agent.steps" || p.stage == "agent.tools" {
 		return scenario.Comment(p.stage + ".0." + key)
 	}

@@ -45,9 +45,13 @@ var (
 			return stepsim.New(e.clock, e.seed, e.name, o)
 		}),
 	}
-	models = sims("a model of a language model whose times are drawn", llmsim.Defaults, llmProfiles(), func(e env, o llmsim.Options) llm.Model {
+	models = append(sims("a model of a language model whose times are drawn", llmsim.Defaults, llmProfiles(), func(e env, o llmsim.Options) llm.Model {
 		return llmsim.New(e.clock, e.seed, o)
-	})
+	}),
+		liveModel("openai", "chat completions over SSE: OpenAI, vLLM, SGLang, llama.cpp, DeepSeek, Qwen and others", dialectAuto),
+		liveModel("ollama", "Ollama's own API", dialectOllama),
+		liveModel("anthropic", "Anthropic's messages", dialectAnthropic),
+	)
 	synthesizers = sims("a model of a streaming service", ttssim.Defaults, ttsProfiles(), func(e env, o ttssim.Options) tts.Synthesizer {
 		return ttssim.New(e.clock, e.seed, o)
 	})
@@ -91,9 +95,11 @@ func registry() []provider {
 
 // env is what a run offers to providers.
 type env struct {
-	clock clocks.Clock
-	seed  uint64
-	name  string // of a step
+	clock  clocks.Clock
+	seed   uint64
+	name   string // of a step
+	getenv func(string) string
+	atEnd  func(func()) // keeps what is to be called when the run is over
 }
 
 // A table holds the providers of a stage, in the order in which they are shown.

@@ -66,8 +66,8 @@ func New(clock clocks.Clock, seed uint64, o Options) *Model {
 }
 
 // Shared says whether what one call asks for makes others wait, since they share a
-// server.
-func (m *Model) Shared() bool { return m.servers != nil }
+// server or the connections to it.
+func (m *Model) Shared() bool { return m.servers != nil || m.o.MaxConnections > 0 }
 
 // quantiles returns values of d that are equally likely: 1,024 of them, since
 // there is a draw for every token, and a table is quicker than a logarithm.

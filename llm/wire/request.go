@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -35,6 +36,10 @@ func Address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
+		var parse *url.Error
+		if errors.As(err, &parse) { // which repeats the address, and that may hold a password
+			err = parse.Err
+		}
 		return nil, fmt.Errorf("the address is none: %w", err)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, fmt.Errorf("the address %s is not of http or https", u.Redacted())

@@ -231,16 +231,16 @@ func (b Block) Decode(options any) error {
 	}
 	if c, ok := options.(interface{ Check() error }); ok {
 		if err := c.Check(); err != nil {
-			return b.checkError(err)
+			return b.Refuse(err)
 		}
 	}
 	b.complete(b.node, encode(v))
 	return nil
 }
 
-// checkError puts an error such as "uplink: loss: 2 is too much" where it
-// belongs.
-func (b Block) checkError(err error) error {
+// Refuse puts an error about the options, such as "uplink: loss: 2 is too much",
+// where it belongs: it begins with the key that it is about, and a colon.
+func (b Block) Refuse(err error) error {
 	key, text := "", err.Error()
 	for {
 		head, rest, ok := strings.Cut(text, ": ")

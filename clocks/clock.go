@@ -39,8 +39,9 @@ type Clock interface {
 	// a Real clock it runs in a goroutine of its own, so it locks what it shares.
 	At(t time.Duration, f func()) Alarm
 
-	// newWaiter returns what Queue and Group wait with. The name is for messages.
-	newWaiter(name string) waiter
+	// newWaiter returns what Queue and Group wait with: space, on a Virtual clock.
+	// The name is for messages.
+	newWaiter(name string, space *virtualWaiter) waiter
 }
 
 // An Alarm is a call that At has arranged. The zero Alarm was never set.

@@ -11,6 +11,7 @@ type Group struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	w      waiter
+	space  virtualWaiter // for w
 	mu     sync.Mutex
 	n      int
 	err    error
@@ -20,7 +21,9 @@ type Group struct {
 // Wait has to be called, or the context stays with its parent.
 func NewGroup(ctx context.Context, c Clock) (*Group, context.Context) {
 	ctx, cancel := WithCancel(ctx, c)
-	return &Group{clock: c, ctx: ctx, cancel: cancel, w: c.newWaiter("the goroutines of its group")}, ctx
+	g := &Group{clock: c, ctx: ctx, cancel: cancel}
+	g.w = c.newWaiter("the goroutines of its group", &g.space)
+	return g, ctx
 }
 
 // Go runs f in a goroutine of the group. The name is for messages.
@@ -29,6 +32,14 @@ func (g *Group) Go(name string, f func() error) {
 	g.n++
 	g.mu.Unlock()
 	g.clock.Go(name, func() { g.ended(f()) })
+}
+
+// GoApart is Go by way of the function GoApart.
+func (g *Group) GoApart(name string, f func() error) {
+	g.mu.Lock()
+	g.n++
+	g.mu.Unlock()
+	GoApart(g.clock, name, func() { g.ended(f()) })
 }
 
 func (g *Group) ended(err error) {

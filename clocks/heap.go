@@ -34,13 +34,14 @@ func (h *timerHeap) push(t timer) {
 	s[i] = t
 }
 
-func (h *timerHeap) pop() (timer, bool) {
+// popBefore returns the first timer, if that is due before t.
+func (h *timerHeap) popBefore(t time.Duration) (timer, bool) {
 	s := *h
-	if len(s) == 0 {
+	if len(s) == 0 || s[0].at >= t {
 		return timer{}, false
 	}
 	top, n := s[0], len(s)-1
-	t := s[n]
+	last := s[n]
 	s[n] = timer{}
 	s = s[:n]
 	*h = s
@@ -50,19 +51,19 @@ func (h *timerHeap) pop() (timer, bool) {
 		if down >= n {
 			break
 		}
-		for c := down + 1; c < min(down+4, n); c++ {
+		for c, end := down+1, min(down+4, n); c < end; c++ { // down moves
 			if s[c].before(s[down]) {
 				down = c
 			}
 		}
-		if !s[down].before(t) {
+		if !s[down].before(last) {
 			break
 		}
 		s[i] = s[down]
 		i = down
 	}
 	if n > 0 {
-		s[i] = t
+		s[i] = last
 	}
 	return top, true
 }

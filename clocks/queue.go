@@ -9,6 +9,8 @@ import (
 // A Queue carries values, in order, from any number of goroutines to one.
 type Queue[T any] struct {
 	w      waiter
+	space  virtualWaiter // for w
+	room   [2]T          // for the first items: many queues never have more
 	mu     sync.Mutex
 	items  []T
 	head   int
@@ -17,7 +19,10 @@ type Queue[T any] struct {
 
 // NewQueue returns an empty queue. The name is for messages.
 func NewQueue[T any](c Clock, name string) *Queue[T] {
-	return &Queue[T]{w: c.newWaiter(name)}
+	q := &Queue[T]{}
+	q.w = c.newWaiter(name, &q.space)
+	q.items = q.room[:0]
+	return q
 }
 
 // Put appends x. It never waits. What is put after Close is dropped.

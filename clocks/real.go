@@ -79,7 +79,7 @@ func (r *Real) Lateness() []time.Duration {
 	return append([]time.Duration(nil), r.late...)
 }
 
-func (r *Real) newWaiter(string) waiter { return make(realWaiter, 1) }
+func (r *Real) newWaiter(string, *virtualWaiter) waiter { return make(realWaiter, 1) }
 
 type realWaiter chan struct{}
 

@@ -16,26 +16,33 @@ import (
 //
 // A Virtual belongs to the goroutine that calls Run.
 type Virtual struct {
-	now      time.Duration
+	*room                  // whose goroutines run now
+	rooms    []*room       // all of them; the first one is there from the beginning
+	until    time.Duration // no room goes so far before the others have
+	outboxes []outbox
 	seq      uint64
 	events   uint64
-	timers   timerHeap
-	ready    []*process // run queue, from head on
-	head     int
 	running  *process
 	spare    []*target // of callbacks that are over
+	told     bool      // the goroutines, that the context of Run has ended
 	released bool
-	live     int        // processes that have not ended
-	all      []*process // all there ever were: they are used again
-	idle     []*process // ended ones
+	tops     []*scope      // contexts that may end from outside the clock
+	live     int           // processes that have not ended
+	ended    time.Duration // when the last of them has that did
+	all      []*process    // all there ever were: they are used again
+	idle     []*process    // ended ones
 }
 
 // NewVirtual returns a clock that stands at 0.
-func NewVirtual() *Virtual { return &Virtual{} }
+func NewVirtual() *Virtual {
+	r := &room{}
+	return &Virtual{room: r, rooms: []*room{r}, until: never}
+}
 
 // A target is what a timer wakes: a process, or a callback.
 type target struct {
 	seq uint64 // of the timer that counts; an older one in the heap is stale
+	set origin // of that
 	p   *process
 	f   func()
 }
@@ -44,6 +51,7 @@ type target struct {
 // costs more than running it, so an ended process waits for its next function.
 type process struct {
 	target
+	room   *room
 	name   string
 	f      func()
 	resume func() (struct{}, bool)
@@ -73,8 +81,9 @@ func (v *Virtual) Go(name string, f func()) {
 	} else {
 		p = v.newProcess()
 	}
-	p.name, p.f = name, f
+	p.name, p.f, p.room = name, f, v.room
 	v.live++
+	v.inside++
 	v.makeReady(p)
 }
 
@@ -87,6 +96,8 @@ func (v *Virtual) newProcess() *process {
 			p.f()
 			p.f = nil
 			v.live--
+			v.inside--
+			v.ended = max(v.ended, v.now)
 			v.idle = append(v.idle, p)
 			if !yield(struct{}{}) {
 				return
@@ -98,7 +109,7 @@ func (v *Virtual) newProcess() *process {
 }
 
 // never is the end of time, 292 years after the beginning: Run does not go there.
-const never = time.Duration(math.MaxInt64)
+const never = time.Duration(math.MaxInt64 - 1)
 
 // Sleep waits until the clock has moved on by d, or until ctx ends.
 func (v *Virtual) Sleep(ctx context.Context, d time.Duration) error {
@@ -134,8 +145,8 @@ func (v *Virtual) At(t time.Duration, f func()) Alarm {
 
 func (v *Virtual) arm(a *target, t time.Duration) {
 	v.seq++
-	a.seq = v.seq
-	v.timers.push(timer{max(t, v.now), v.seq, a})
+	a.seq, a.set = v.seq, v.from.then(v.now)
+	v.timers.push(timer{min(max(t, v.now), never), v.seq, a})
 }
 
 func (v *Virtual) current() *process {
@@ -180,7 +191,7 @@ func (v *Virtual) makeReady(p *process) {
 		s.parked = s.parked[:len(s.parked)-1]
 		p.scope = nil
 	}
-	v.ready = append(v.ready, p)
+	p.room.ready = append(p.room.ready, p)
 }
 
 // Run runs until every goroutine has ended. It returns the cause of ctx if that
@@ -189,7 +200,31 @@ func (v *Virtual) makeReady(p *process) {
 // them and what they wait for. A panic of a goroutine is a panic of Run.
 func (v *Virtual) Run(ctx context.Context) error {
 	defer v.release()
-	told := false // the goroutines, that ctx has ended
+	v.told = false
+	for {
+		first := v.begin()
+		switch {
+		case v.live == 0:
+			return context.Cause(ctx)
+		case !v.told && ctx.Err() != nil:
+			v.told = true
+			v.wakeEnded()
+		case first > never:
+			return v.stuck()
+		case first == never:
+			return fmt.Errorf("clocks: after %v all that is left to wait for is further away than the clock can count", v.now)
+		}
+		for i := 0; i < len(v.rooms); i++ { // some may be added
+			v.room = v.rooms[i]
+			v.runRoom(ctx)
+		}
+		v.settle()
+	}
+}
+
+// runRoom runs what is due in the room before v.until. It stops early when no
+// goroutine is left in any room, or ctx has ended.
+func (v *Virtual) runRoom(ctx context.Context) {
 	for n := 0; ; n++ {
 		for v.head < len(v.ready) {
 			p := v.ready[v.head]
@@ -199,32 +234,19 @@ func (v *Virtual) Run(ctx context.Context) error {
 			p.resume()
 		}
 		v.ready, v.head, v.running = v.ready[:0], 0, nil
-		if v.live == 0 {
-			return context.Cause(ctx)
+		if v.live == 0 || !v.told && n%64 == 0 && ctx.Err() != nil {
+			return
 		}
-		if !told && n%64 == 0 && ctx.Err() != nil {
-			told = true
-			v.wakeEnded()
-			continue
-		}
-		t, ok := v.timers.pop()
+		t, ok := v.timers.popBefore(v.until)
 		if !ok {
-			if !told && ctx.Err() != nil {
-				told = true
-				v.wakeEnded()
-				continue
-			}
-			return v.stuck()
+			return
 		}
 		a := t.to
 		if a.seq != t.seq { // stopped, or its process was woken by something else
 			v.recycle(a)
 			continue
 		}
-		if t.at == never {
-			return fmt.Errorf("clocks: after %v all that is left to wait for is further away than the clock can count", v.now)
-		}
-		v.now = t.at
+		v.now, v.from = t.at, a.set
 		v.events++
 		if a.p != nil {
 			v.makeReady(a.p)
@@ -247,6 +269,11 @@ func (v *Virtual) recycle(a *target) {
 
 // wakeEnded wakes all whose context has ended from outside the clock.
 func (v *Virtual) wakeEnded() {
+	for _, s := range slices.Clone(v.tops) {
+		if cause := context.Cause(s.parent); cause != nil {
+			s.cancel(cause)
+		}
+	}
 	for _, p := range v.all {
 		if p.parked && p.ctx.Err() != nil {
 			v.makeReady(p)
@@ -260,6 +287,7 @@ func (v *Virtual) release() {
 	for _, p := range v.all {
 		p.end()
 	}
+	v.leaveRooms()
 	v.all, v.idle, v.ready, v.head, v.live, v.running = nil, nil, nil, 0, 0, nil
 	v.released = false
 }
@@ -291,10 +319,13 @@ func (v *Virtual) stuck() error {
 		lines = append(lines, line)
 	}
 	slices.Sort(lines)
-	return fmt.Errorf("clocks: at %v nothing is left that could wake anybody: %s", v.now, strings.Join(lines, "; "))
+	return fmt.Errorf("clocks: at %v nothing is left that could wake anybody: %s", v.latest(), strings.Join(lines, "; "))
 }
 
-func (v *Virtual) newWaiter(name string) waiter { return &virtualWaiter{v: v, name: name} }
+func (v *Virtual) newWaiter(name string, space *virtualWaiter) waiter {
+	*space = virtualWaiter{v: v, name: name}
+	return space
+}
 
 type virtualWaiter struct {
 	v    *Virtual
@@ -307,6 +338,9 @@ func (w *virtualWaiter) wake() {
 	if w.p == nil {
 		w.kept = true
 		return
+	}
+	if hall := w.v.rooms[0]; w.p.room != w.v.room && w.p.room != hall && w.v.room != hall {
+		panic("clocks: " + w.p.name + " waits for " + w.name + ", which comes from a goroutine that GoApart has put elsewhere")
 	}
 	w.v.makeReady(w.p)
 	w.p = nil

@@ -45,7 +45,7 @@ const maxBackoff = 30 * time.Second
 // pause waits between two attempts, and returns what the next one waits for.
 func (r *reply) pause(ctx context.Context, failed trace.Ref, stage trace.Stage, key string, d time.Duration, attempt int) ([]trace.Ref, error) {
 	if d == 0 {
-		return []trace.Ref{failed}, nil
+		return r.t.rec.Refs(failed), nil
 	}
 	if err := r.t.c.Clock.Sleep(ctx, d); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ type attempt struct {
 	timedOut                string // the setting that ended it
 	alarm                   clocks.Alarm
 	calls                   []llm.ToolCall
-	cutter                  *Cutter
+	cutter, ahead           Cutter // ahead goes through what is still to come
 	pieces                  int
 	lastAt                  time.Duration // when the last content came
 	chunks                  int
@@ -76,7 +76,8 @@ type attempt struct {
 }
 
 func (a *attempt) mark(at time.Duration, m trace.Mark, cause trace.Ref, attrs ...trace.Attr) trace.Ref {
-	return a.r.t.rec.Record(trace.Event{At: at, Mark: m, Causes: []trace.Ref{cause}, Attempt: a.number, Attrs: attrs})
+	return a.r.t.rec.Record(trace.Event{At: at, Mark: m, Causes: a.r.t.rec.Refs(cause),
+		Attempt: a.number, Attrs: a.r.t.rec.Attrs(attrs...)})
 }
 
 func (a *attempt) run(ctx context.Context, model llm.Model, causes []trace.Ref) error {
@@ -89,15 +90,15 @@ func (a *attempt) run(ctx context.Context, model llm.Model, causes []trace.Ref) 
 		})
 		defer a.alarm.Stop()
 	}
-	a.cutter = NewCutter(c.Cut)
+	a.cutter.start(c.Cut)
+	a.ahead.start(c.Cut)
 	a.send = r.t.rec.Record(a.sending(causes))
 	r.sent(a.send, a.number)
-	ahead := NewCutter(c.Cut)
 	req := llm.Request{
 		ID: r.t.id, RequestID: r.t.say.RequestID, Attempt: a.number, Language: r.t.say.Utterance.Language,
 		Params: c.Params, Messages: r.prompt.messages, Tools: c.tools(),
 		PromptTokens: r.prompt.tokens, CachedTokens: r.prompt.cached, SharedTokens: r.t.c.history.memory.SystemTokens,
-		Matters: func(text string) bool { return ahead.Push(0, text, nil) },
+		Matters: func(text string) bool { return a.ahead.Push(0, text, nil) },
 	}
 	for d, err := range model.Generate(ctx, req) {
 		if err != nil {
@@ -118,10 +119,9 @@ func (a *attempt) run(ctx context.Context, model llm.Model, causes []trace.Ref) 
 
 func (a *attempt) sending(causes []trace.Ref) trace.Event {
 	r := a.r
-	attrs := []trace.Attr{
-		{Key: trace.AttrPrompt, Int: int64(r.prompt.tokens)},
-		{Key: trace.AttrHistory, Int: int64(r.prompt.history)},
-	}
+	attrs := append(make([]trace.Attr, 0, 6), // the most there can be
+		trace.Attr{Key: trace.AttrPrompt, Int: int64(r.prompt.tokens)},
+		trace.Attr{Key: trace.AttrHistory, Int: int64(r.prompt.history)})
 	if r.prompt.dropped > 0 {
 		attrs = append(attrs, trace.Attr{Key: trace.AttrTrimmed, Int: int64(r.prompt.dropped)})
 	}
@@ -137,7 +137,7 @@ func (a *attempt) sending(causes []trace.Ref) trace.Event {
 	if len(r.t.c.LLM) > 1 {
 		attrs = append(attrs, trace.Attr{Key: trace.AttrProvider, Text: a.provider})
 	}
-	return trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMSend, Causes: causes, Attempt: a.number, Attrs: attrs}
+	return trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMSend, Causes: causes, Attempt: a.number, Attrs: r.t.rec.Attrs(attrs...)}
 }
 
 // tools returns what the model may call.

@@ -44,6 +44,7 @@ type Cutting struct {
 type Cutter struct {
 	how     Cutting
 	text    []byte        // what has come and has not been cut off
+	space   [256]byte     // for it, as long as it is not longer
 	seen    int           // how much of it has been looked at
 	end     int           // where the piece would end that waits for its look-ahead; 0: none does
 	endAt   time.Duration // when the text up to end was there
@@ -54,7 +55,13 @@ type Cutter struct {
 }
 
 // NewCutter returns a Cutter that cuts as how says.
-func NewCutter(how Cutting) *Cutter { return &Cutter{how: how, text: make([]byte, 0, 256)} }
+func NewCutter(how Cutting) *Cutter {
+	c := &Cutter{}
+	c.start(how)
+	return c
+}
+
+func (c *Cutter) start(how Cutting) { c.how, c.text = how, c.space[:0] }
 
 // Push takes more of the text, which came at at, and calls piece for each piece
 // that is now complete, with the time when the last of its text was there: that
@@ -63,9 +70,9 @@ func NewCutter(how Cutting) *Cutter { return &Cutter{how: how, text: make([]byte
 func (c *Cutter) Push(at time.Duration, text string, piece func(text string, at time.Duration)) (progress bool) {
 	c.text = append(c.text, text...)
 	for c.seen < len(c.text) {
-		if b := c.text[c.seen]; c.end == 0 && plain(b) && c.how.Mode != CutWords { // most of all text
+		if b := c.text[c.seen]; c.end == 0 && (plain(b) || b == ' ') && c.how.Mode != CutWords { // most of all text
 			c.seen++
-			c.prev, c.visible = rune(b), true
+			c.prev, c.visible = rune(b), c.visible || b != ' '
 			continue
 		}
 		if !utf8.FullRune(c.text[c.seen:]) {
@@ -107,8 +114,8 @@ func plain(b byte) bool {
 // look takes r into account, and says whether a piece may end behind it.
 func (c *Cutter) look(r rune) bool {
 	before := c.prev
-	if unicode.IsLetter(r) || unicode.IsDigit(r) {
-		c.visible = true
+	if !c.visible {
+		c.visible = unicode.IsLetter(r) || unicode.IsDigit(r)
 	}
 	if !c.visible {
 		return false
@@ -163,7 +170,8 @@ func (c *Cutter) Flush(piece func(text string)) {
 	if s := strings.TrimSpace(string(c.text)); s != "" {
 		piece(s)
 	}
-	*c = Cutter{how: c.how, text: c.text[:0]}
+	c.text = c.text[:0]
+	c.seen, c.end, c.endAt, c.words, c.inWord, c.prev, c.visible = 0, 0, 0, 0, false, 0, false
 }
 
 // wide says whether r is of a writing that puts no spaces between sentences.

@@ -49,7 +49,7 @@ type piece struct {
 }
 
 func (t *turn) newReply(text string, causes ...trace.Ref) *reply {
-	r := &reply{t: t, text: text, causes: causes,
+	r := &reply{t: t, text: text, causes: t.rec.Refs(causes...),
 		gate:   clocks.NewQueue[trace.Ref](t.c.Clock, "the turn to be committed"),
 		pieces: clocks.NewQueue[piece](t.c.Clock, "something to say")}
 	r.voice = voice{r: r, sound: trace.FirstSound}
@@ -126,7 +126,7 @@ func (r *reply) adopt() {
 		return
 	}
 	r.speculative = false
-	e := trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMAdopted, Causes: []trace.Ref{r.t.turnEnd}}
+	e := trace.Event{At: r.t.c.Clock.Now(), Mark: trace.LLMAdopted, Causes: r.t.rec.Refs(r.t.turnEnd)}
 	if r.firstSend != trace.None {
 		e.Attrs = []trace.Attr{{Key: trace.AttrSaved, Int: int64(r.t.c.Clock.Now() - r.sentAt)}}
 	}
@@ -156,10 +156,11 @@ func (r *reply) think(ctx context.Context) (kind string, err error) {
 	if err != nil {
 		return "agent", err
 	}
-	r.spoken = []entry{{llm.Message{Role: llm.User, Content: r.text}, 0}}
+	r.spoken = make([]entry, 0, 2)
 	if extra.tokens > 0 {
-		r.spoken = append([]entry{extra}, r.spoken...)
+		r.spoken = append(r.spoken, extra)
 	}
+	r.spoken = append(r.spoken, entry{llm.Message{Role: llm.User, Content: r.text}, 0})
 	for i := range r.spoken {
 		if r.spoken[i].tokens == 0 {
 			r.spoken[i].tokens = llm.EstimateTokens(r.spoken[i].Content)
@@ -204,7 +205,7 @@ func (r *reply) work(ctx context.Context) ([]trace.Ref, entry, error) {
 		found.Content += res.text
 		found.tokens += res.tokens
 	}
-	return []trace.Ref{end}, found, nil
+	return r.t.rec.Refs(end), found, nil
 }
 
 type stepResult struct {
@@ -223,7 +224,7 @@ func (r *reply) doSteps(ctx context.Context, start trace.Ref, steps []Named[Step
 				return nil, nil, err
 			}
 		}
-		return []trace.Ref{start}, results, nil
+		return r.t.rec.Refs(start), results, nil
 	}
 	ends := make([]trace.Ref, len(steps))
 	g, ctx := clocks.NewGroup(ctx, r.t.c.Clock)
@@ -238,14 +239,14 @@ func (r *reply) doSteps(ctx context.Context, start trace.Ref, steps []Named[Step
 
 func (r *reply) doStep(ctx context.Context, cause trace.Ref, s Named[Step], request string, n int, result *stepResult) (trace.Ref, error) {
 	clock := r.t.c.Clock
-	name := []trace.Attr{{Key: trace.AttrStep, Text: s.Name}}
-	start := r.t.rec.Record(trace.Event{At: clock.Now(), Mark: trace.StepStart, Causes: []trace.Ref{cause}, Attempt: n, Attrs: name})
+	name := r.t.rec.Attrs(trace.Attr{Key: trace.AttrStep, Text: s.Name})
+	start := r.t.rec.Record(trace.Event{At: clock.Now(), Mark: trace.StepStart, Causes: r.t.rec.Refs(cause), Attempt: n, Attrs: name})
 	text, tokens, err := s.Use.Do(ctx, r.t.id, n, request)
 	if err != nil {
 		return trace.None, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	*result = stepResult{text, tokens}
-	return r.t.rec.Record(trace.Event{At: clock.Now(), Mark: trace.StepEnd, Causes: []trace.Ref{start},
+	return r.t.rec.Record(trace.Event{At: clock.Now(), Mark: trace.StepEnd, Causes: r.t.rec.Refs(start),
 		Stage: trace.AgentStep(s.Name), Attempt: n, Attrs: name}), nil
 }
 

@@ -36,10 +36,14 @@ type voice struct {
 	firstRef  trace.Ref     // its first samples
 	playing   trace.Ref     // the last of play_queued, play_start, play_stalled, play_resumed
 	passed    []passed      // all of them, until the first audible sample is reached
-	space     [4]passed     // for these
-	reached   bool
-	playback  audio.Playback
-	yields    *atomic.Bool // of a filler: the answer is there, say no more
+	space     struct {      // for these: most answers have few
+		texts  [4]string
+		handed [4]time.Duration
+		passed [4]passed
+	}
+	reached  bool
+	playback audio.Playback
+	yields   *atomic.Bool // of a filler: the answer is there, say no more
 }
 
 // speak says the pieces as they come, once the turn is committed.
@@ -53,10 +57,10 @@ func (v *voice) speak(ctx context.Context, pieces *clocks.Queue[piece], gate *cl
 	if !ok {
 		return nil
 	}
-	v.texts = append(v.texts, first.text)
+	v.texts, v.handed = append(v.space.texts[:0], first.text), v.space.handed[:0]
 	t := v.r.t
 	player := t.c.Line.Answer(t.ctx, t.id, v.played)
-	err := v.synthesize(ctx, player, []trace.Ref{first.ref, committed})
+	err := v.synthesize(ctx, player, t.rec.Refs(first.ref, committed))
 	if ctx.Err() != nil || v.audio == 0 {
 		player.Stop()
 	} else {
@@ -107,20 +111,15 @@ func (v *voice) attempt(ctx context.Context, provider Named[tts.Synthesizer], nu
 		})
 		defer alarm.Stop()
 	}
-	mark := func(at time.Duration, m trace.Mark, causes []trace.Ref, attrs ...trace.Attr) trace.Ref {
-		if v.sound != trace.FirstSound {
-			return trace.None // a filler's own stages are nobody's
-		}
-		return t.rec.Record(trace.Event{At: at, Mark: m, Causes: causes, Attempt: number, Attrs: attrs})
-	}
+	sink := sink{v: v, player: player, number: number}
+	sink.arrived = sink.space[:0]
 	var who []trace.Attr
 	if len(t.c.TTS) > 1 {
 		who = []trace.Attr{{Key: trace.AttrProvider, Text: provider.Name}}
 	}
-	send := mark(clock.Now(), trace.TTSSend, causes, who...)
+	send := sink.mark(clock.Now(), trace.TTSSend, causes, who...)
 	ready := send
 	req := tts.Request{ID: t.id, RequestID: t.say.RequestID, Attempt: number, Language: t.say.Utterance.Language}
-	sink := sink{v: v, player: player, mark: mark}
 	for chunk, err := range provider.Use.Speak(ctx, req, v.text(ctx)) {
 		if err == nil && !v.yielding() {
 			err = sink.take(chunk, ready)
@@ -144,7 +143,7 @@ func (v *voice) attempt(ctx context.Context, provider Named[tts.Synthesizer], nu
 			return t.rec.Record(e), err
 		}
 		if chunk.Connected {
-			ready = mark(chunk.At, trace.TTSConnected, []trace.Ref{send})
+			ready = sink.mark(chunk.At, trace.TTSConnected, t.rec.Refs(send))
 		}
 		if v.yielding() {
 			return trace.None, nil
@@ -153,7 +152,7 @@ func (v *voice) attempt(ctx context.Context, provider Named[tts.Synthesizer], nu
 	if ctx.Err() != nil {
 		return trace.None, context.Cause(ctx)
 	}
-	mark(clock.Now(), trace.TTSEnd, []trace.Ref{v.firstRef},
+	sink.mark(clock.Now(), trace.TTSEnd, t.rec.Refs(v.firstRef),
 		trace.Attr{Key: trace.AttrAudio, Int: int64(v.audio)}, trace.Attr{Key: trace.AttrSynthesis, Int: int64(v.synthesis)})
 	return trace.None, nil
 }
@@ -195,7 +194,7 @@ func (v *voice) text(ctx context.Context) iter.Seq[string] {
 type sink struct {
 	v       *voice
 	player  audio.Player
-	mark    func(time.Duration, trace.Mark, []trace.Ref, ...trace.Attr) trace.Ref
+	number  int // of the attempt
 	rate    int
 	samples int // so far
 	audible *audio.Audible
@@ -203,6 +202,16 @@ type sink struct {
 	piece   int           // of the text, from 0
 	last    time.Duration // when the piece before was complete
 	arrived []arrival     // until the first audible sample is found
+	space   [4]arrival    // for these
+}
+
+// mark records what happens to an answer. The stages of a filler are nobody's.
+func (s *sink) mark(at time.Duration, m trace.Mark, causes []trace.Ref, attrs ...trace.Attr) trace.Ref {
+	if s.v.sound != trace.FirstSound {
+		return trace.None
+	}
+	rec := s.v.r.t.rec
+	return rec.Record(trace.Event{At: at, Mark: m, Causes: causes, Attempt: s.number, Attrs: rec.Attrs(attrs...)})
 }
 
 // An arrival says when the sound up to an offset had come.
@@ -223,7 +232,7 @@ func (s *sink) take(c tts.Chunk, ready trace.Ref) (err error) {
 			return fmt.Errorf("sound at %d samples a second after sound at %d", c.Sound.Rate, s.rate)
 		}
 		if v.audio == 0 {
-			v.firstRef = s.mark(c.At, trace.TTSFirstFrame, []trace.Ref{ready})
+			v.firstRef = s.mark(c.At, trace.TTSFirstFrame, v.r.t.rec.Refs(ready))
 			if v.yields == nil {
 				v.r.answering.Store(true)
 			}
@@ -257,7 +266,7 @@ func (s *sink) heard(offset time.Duration) {
 	s.found = true
 	for _, a := range s.arrived {
 		if offset < a.end {
-			s.mark(a.at, trace.TTSFirstAudible, []trace.Ref{s.v.firstRef}, trace.Attr{Key: trace.AttrLead, Int: int64(offset)})
+			s.mark(a.at, trace.TTSFirstAudible, s.v.r.t.rec.Refs(s.v.firstRef), trace.Attr{Key: trace.AttrLead, Int: int64(offset)})
 			break
 		}
 	}
@@ -270,12 +279,12 @@ func (v *voice) played(e audio.PlayEvent) {
 	t := v.r.t
 	answer := v.sound == trace.FirstSound
 	mark := func(m trace.Mark, stage trace.Stage, cause trace.Ref, attrs ...trace.Attr) trace.Ref {
-		return t.rec.Record(trace.Event{At: e.At, Mark: m, Causes: []trace.Ref{cause}, Stage: stage, Setting: e.Setting, Attrs: attrs})
+		return t.rec.Record(trace.Event{At: e.At, Mark: m, Causes: t.rec.Refs(cause), Stage: stage, Setting: e.Setting, Attrs: t.rec.Attrs(attrs...)})
 	}
 	pass := func(m trace.Mark, stage trace.Stage, cause trace.Ref) {
 		v.playing = mark(m, stage, cause)
 		if v.passed == nil {
-			v.passed = v.space[:0]
+			v.passed = v.space.passed[:0]
 		}
 		v.passed = append(v.passed, passed{v.playing, e.At})
 	}

@@ -35,6 +35,7 @@ type turn struct {
 	done   *clocks.Queue[struct{}] // closed when the turn is closed
 	ctx    context.Context
 	g      *clocks.Group
+	alarms []clocks.Alarm // of what is to come
 	began  time.Duration // when the recording began to leave the microphone
 	speech audio.Speech
 
@@ -109,6 +110,7 @@ func (c *conversation) newTurn(n int, say Say, prev *turn) *turn {
 	return &turn{
 		c: c, id: id, say: say, prev: prev,
 		rec:      c.Recorder.Open(id),
+		alarms:   make([]clocks.Alarm, 0, 6),
 		inbox:    clocks.NewQueue[event](c.Clock, "its inbox"),
 		done:     clocks.NewQueue[struct{}](c.Clock, "the turn before to end"),
 		finalize: clocks.NewQueue[int](c.Clock, "the speech to stop"),
@@ -129,6 +131,9 @@ func (t *turn) run(ctx context.Context) {
 	}
 	t.g.Cancel(errOver)
 	t.g.Wait()
+	for _, a := range t.alarms {
+		a.Stop() // or it would keep the turn for long
+	}
 	if ctx.Err() == nil {
 		t.close()
 	}
@@ -139,16 +144,16 @@ func (t *turn) run(ctx context.Context) {
 
 func (t *turn) open() {
 	u := t.say.Utterance
-	attrs := append([]trace.Attr{
-		{Key: trace.AttrRequest, Text: t.say.RequestID},
-		{Key: trace.AttrUtterance, Text: u.ID},
-		{Key: trace.AttrBounds, Text: u.Bounds},
-	}, t.say.Attrs...)
+	attrs := append(make([]trace.Attr, 0, 8),
+		trace.Attr{Key: trace.AttrRequest, Text: t.say.RequestID},
+		trace.Attr{Key: trace.AttrUtterance, Text: u.ID},
+		trace.Attr{Key: trace.AttrBounds, Text: u.Bounds})
+	attrs = append(attrs, t.say.Attrs...)
 	if t.say.Warmup {
 		attrs = append(attrs, trace.Attr{Key: trace.AttrWarmup, Int: 1})
 	}
 	t.began = t.c.Clock.Now()
-	t.rec.Record(trace.Event{At: t.began, Mark: trace.TurnOpened, Attrs: attrs})
+	t.rec.Record(trace.Event{At: t.began, Mark: trace.TurnOpened, Attrs: t.rec.Attrs(attrs...)})
 }
 
 func (t *turn) close() {
@@ -217,7 +222,7 @@ func (t *turn) post(e event) error {
 // put posts e at a time to come.
 func (t *turn) put(at time.Duration, e event) {
 	e.at = at
-	t.c.Clock.At(at, func() { t.inbox.Put(e) })
+	t.alarms = append(t.alarms, t.c.Clock.At(at, func() { t.inbox.Put(e) }))
 }
 
 func (t *turn) handle(e event) {
@@ -245,7 +250,7 @@ func (t *turn) handle(e event) {
 		t.judged(e)
 	case evDelay:
 		if e.generation == t.generation {
-			ref := t.rec.Record(trace.Event{At: e.at, Mark: trace.TurnDelay, Causes: []trace.Ref{e.cause}, Setting: e.text})
+			ref := t.rec.Record(trace.Event{At: e.at, Mark: trace.TurnDelay, Causes: t.rec.Refs(e.cause), Setting: e.text})
 			t.commit(e.yes, t.stop, ref)
 		}
 	case evASRTimeout:
@@ -271,14 +276,14 @@ func (t *turn) handle(e event) {
 }
 
 func (t *turn) mark(at time.Duration, m trace.Mark, causes ...trace.Ref) trace.Ref {
-	return t.rec.Record(trace.Event{At: at, Mark: m, Causes: causes})
+	return t.rec.Record(trace.Event{At: at, Mark: m, Causes: t.rec.Refs(causes...)})
 }
 
 func (t *turn) vadStarted(e event) {
 	t.speaking = true
 	t.generation++
 	if t.vadStart == trace.None {
-		t.vadStart = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStart, Causes: []trace.Ref{t.speechStart}, Setting: e.text})
+		t.vadStart = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStart, Causes: t.rec.Refs(t.speechStart), Setting: e.text})
 		if t.prev != nil {
 			// What the VAD took for speech may be a breath before it: then the
 			// user has broken in with that.
@@ -315,7 +320,7 @@ func (t *turn) vadStopped(e event) {
 	t.generation++
 	t.pauses++
 	t.stopOffset = e.offset
-	t.stop = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStop, Causes: []trace.Ref{t.heard}, Setting: e.text})
+	t.stop = t.rec.Record(trace.Event{At: e.at, Mark: trace.VADStop, Causes: t.rec.Refs(t.heard), Setting: e.text})
 	t.finalize.Put(t.pauses)
 	if t.c.Turn.Server {
 		return
@@ -339,13 +344,13 @@ func (t *turn) judged(e event) {
 	if e.generation != t.generation {
 		return
 	}
-	ev := trace.Event{At: e.at, Mark: trace.TurnDecision, Causes: []trace.Ref{t.stop}}
+	ev := trace.Event{At: e.at, Mark: trace.TurnDecision, Causes: t.rec.Refs(t.stop)}
 	if e.err != nil {
-		ev.Attrs = []trace.Attr{{Key: trace.AttrError, Text: e.err.Error()}}
+		ev.Attrs = t.rec.Attrs(trace.Attr{Key: trace.AttrError, Text: e.err.Error()})
 	}
 	waits := !e.yes && e.err == nil && t.c.Turn.MaxDelay > 0
 	if waits {
-		ev.Attrs = []trace.Attr{{Key: trace.AttrWaits, Int: 1}}
+		ev.Attrs = t.rec.Attrs(trace.Attr{Key: trace.AttrWaits, Int: 1})
 	}
 	ref := t.rec.Record(ev)
 	if !waits {
@@ -376,9 +381,9 @@ func (t *turn) commit(forced bool, causes ...trace.Ref) {
 	}
 	t.committed = true
 	t.commitAt = t.c.Clock.Now()
-	e := trace.Event{At: t.commitAt, Mark: trace.TurnEnd, Causes: causes}
+	e := trace.Event{At: t.commitAt, Mark: trace.TurnEnd, Causes: t.rec.Refs(causes...)}
 	if forced {
-		e.Attrs = []trace.Attr{{Key: trace.AttrForced, Int: 1}}
+		e.Attrs = t.rec.Attrs(trace.Attr{Key: trace.AttrForced, Int: 1})
 	}
 	t.turnEnd = t.rec.Record(e)
 	if t.finalRef == trace.None && t.c.ASRTimeout > 0 {
@@ -409,12 +414,12 @@ func (t *turn) recognized(e event) {
 		}
 	case asr.Final:
 		t.finals = append(t.finals, e.text)
-		causes := []trace.Ref{t.heard}
+		asked := trace.None
 		if t.mustFinalize.Load() {
-			causes = append(causes, t.stop)
+			asked = t.stop
 		}
-		t.finalRef = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRFinal, Causes: causes,
-			Attrs: []trace.Attr{{Key: trace.AttrText, Text: e.text}}})
+		t.finalRef = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRFinal, Causes: t.rec.Refs(t.heard, asked),
+			Attrs: t.rec.Attrs(trace.Attr{Key: trace.AttrText, Text: e.text})})
 		switch {
 		case t.sounded || t.asrGivenUp != trace.None: // too late to change the answer
 		case t.committed:
@@ -451,7 +456,7 @@ func (t *turn) asrTimedOut(e event) {
 		t.fail("asr_timeout", fmt.Errorf("no transcript within %v of the turn's end: %w", t.c.ASRTimeout, ErrTimeout))
 		return
 	}
-	t.asrGivenUp = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRTimeout, Causes: []trace.Ref{e.cause},
+	t.asrGivenUp = t.rec.Record(trace.Event{At: e.at, Mark: trace.ASRTimeout, Causes: t.rec.Refs(e.cause),
 		Setting: "asr.timeout=" + t.c.ASRTimeout.String()})
 	t.answer()
 }

@@ -13,14 +13,16 @@ import (
 type Recorder struct {
 	clock clocks.Clock
 	mu    sync.Mutex
-	emit  func(Event)
+	out   *clocks.Outbox[Event]
+	refs  []Ref // from which the causes of events are cut
+	attrs []Attr
 }
 
 // NewRecorder returns a Recorder that calls emit for one event at a time, in
 // the order in which they are recorded. emit must not change what the event
 // points to, and must not wait.
 func NewRecorder(c clocks.Clock, emit func(Event)) *Recorder {
-	return &Recorder{clock: c, emit: emit}
+	return &Recorder{clock: c, out: clocks.NewOutbox(c, emit)}
 }
 
 // Open returns the Turn that marks events for id.
@@ -43,7 +45,42 @@ func (t *Turn) Mark(m Mark, causes ...Ref) Ref {
 	if t == nil {
 		return None
 	}
-	return t.Record(Event{At: t.r.clock.Now(), Mark: m, Causes: causes})
+	return t.Record(Event{At: t.r.clock.Now(), Mark: m, Causes: t.Refs(causes...)})
+}
+
+// Refs returns a copy of refs for the Causes of an event, without those that are
+// None. Events are many: it costs a fraction of a slice of its own.
+func (t *Turn) Refs(refs ...Ref) []Ref {
+	if t == nil {
+		return nil
+	}
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	if cap(t.r.refs)-len(t.r.refs) < len(refs) {
+		t.r.refs = make([]Ref, 0, max(256, len(refs)))
+	}
+	from := len(t.r.refs)
+	for _, r := range refs {
+		if r != None {
+			t.r.refs = append(t.r.refs, r)
+		}
+	}
+	return t.r.refs[from:len(t.r.refs):len(t.r.refs)]
+}
+
+// Attrs returns a copy of attrs for the Attrs of an event, as Refs does.
+func (t *Turn) Attrs(attrs ...Attr) []Attr {
+	if t == nil || len(attrs) == 0 {
+		return nil
+	}
+	t.r.mu.Lock()
+	defer t.r.mu.Unlock()
+	if cap(t.r.attrs)-len(t.r.attrs) < len(attrs) {
+		t.r.attrs = make([]Attr, 0, max(64, len(attrs)))
+	}
+	from := len(t.r.attrs)
+	t.r.attrs = append(t.r.attrs, attrs...)
+	return t.r.attrs[from:len(t.r.attrs):len(t.r.attrs)]
 }
 
 // Record is Mark with all that an event can hold. It fills in the turn and the
@@ -69,13 +106,13 @@ func (t *Turn) Record(e Event) Ref {
 	t.seq++
 	e.ID, e.Seq = t.id, t.seq
 	t.closed = e.Mark == TurnClosed
-	t.r.emit(e)
+	t.r.out.Put(e)
 	return e.Seq
 }
 
 func (t *Turn) fault(now time.Duration, text string) {
 	t.seq++
-	t.r.emit(Event{At: now, ID: t.id, Seq: t.seq, Mark: Fault, Attrs: []Attr{{Key: AttrError, Text: text}}})
+	t.r.out.Put(Event{At: now, ID: t.id, Seq: t.seq, Mark: Fault, Attrs: []Attr{{Key: AttrError, Text: text}}})
 }
 
 // withoutNone drops the causes that never happened.

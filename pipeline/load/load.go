@@ -41,7 +41,8 @@ type Plan struct {
 	Seed     uint64
 
 	// Apart says that the calls have nothing to do with each other, so that a
-	// Virtual clock may play them faster: see clocks.GoApart.
+	// Virtual clock may play them faster: see clocks.GoApart. An error then ends
+	// the others later.
 	Apart bool
 }
 

@@ -64,8 +64,8 @@ func (s *Synthesizer) use(session int, now time.Duration) {
 	if len(s.used) < s.crowded {
 		return
 	}
-	for session, last := range s.used { // sessions that are over
-		if now-last > s.o.KeepAlive {
+	for session, last := range s.used { // sessions that are over, wherever their clock stands
+		if now-last > s.o.KeepAlive+clocks.Lead {
 			delete(s.used, session)
 		}
 	}

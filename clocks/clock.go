@@ -3,7 +3,8 @@
 //
 // Code that keeps to this package for everything that waits (Sleep, Go, At,
 // Queue, Group, WithTimeout) runs unchanged on both. On a [Virtual] clock it
-// also runs in the same order every time.
+// also runs in the same order every time. Goroutines that have nothing to do with
+// each other run there much faster if they say so: see [GoApart].
 //
 // A moment is a time.Duration: integer nanoseconds since the clock began. There
 // is no wall clock in it, so a step of the computer's date moves nothing.

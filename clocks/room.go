@@ -39,8 +39,8 @@ const Lead = 20 * time.Second
 
 // GoApart is Clock.Go for a goroutine that shares nothing with those outside: no
 // Queue, no model in which one has to wait for another. Only its end may be
-// waited for, with a Group, and what it puts into an Outbox comes out in order of
-// time. What it starts belongs to it.
+// waited for, with a Group, and who does may learn of it up to Lead late. What it
+// puts into an Outbox comes out in order of time. What it starts belongs to it.
 //
 // On a Virtual clock such goroutines are up to Lead apart in time, and so many of
 // them are simulated faster than with Go. On a Real clock it is the same as Go.
@@ -108,11 +108,10 @@ func (v *Virtual) settle() {
 	}
 }
 
-// leaveRooms leaves the first room alone, in which it is as late as it became in any.
+// leaveRooms leaves the first room alone.
 func (v *Virtual) leaveRooms() {
 	v.settle()
 	clear(v.rooms[1:])
 	v.rooms = v.rooms[:1]
 	v.inside = 0
-	v.now = max(v.now, v.ended)
 }

@@ -23,6 +23,7 @@ type note struct {
 func gossip(t *testing.T, apart bool) []note {
 	v := NewVirtual()
 	var notes []note
+	var ended time.Duration
 	out := NewOutbox(v, func(n note) { notes = append(notes, n) })
 	v.Go("main", func() {
 		g, ctx := NewGroup(t.Context(), v)
@@ -39,12 +40,13 @@ func gossip(t *testing.T, apart bool) []note {
 		if err := g.Wait(); err != nil {
 			t.Error(err)
 		}
+		ended = v.Now()
 	})
 	if err := v.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if last := notes[len(notes)-1].at; v.Now() != last {
-		t.Errorf("the clock ended at %v, and the last of all was at %v", v.Now(), last)
+	if last := notes[len(notes)-1].at; v.Now() != last || ended != last {
+		t.Errorf("the clock ended at %v, the wait at %v, and the last of all was at %v", v.Now(), ended, last)
 	}
 	return notes
 }

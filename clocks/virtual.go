@@ -26,11 +26,10 @@ type Virtual struct {
 	spare    []*target // of callbacks that are over
 	told     bool      // the goroutines, that the context of Run has ended
 	released bool
-	tops     []*scope      // contexts that may end from outside the clock
-	live     int           // processes that have not ended
-	ended    time.Duration // when the last of them has that did
-	all      []*process    // all there ever were: they are used again
-	idle     []*process    // ended ones
+	tops     []*scope   // contexts that may end from outside the clock
+	live     int        // processes that have not ended
+	all      []*process // all there ever were: they are used again
+	idle     []*process // ended ones
 }
 
 // NewVirtual returns a clock that stands at 0.
@@ -97,7 +96,7 @@ func (v *Virtual) newProcess() *process {
 			p.f = nil
 			v.live--
 			v.inside--
-			v.ended = max(v.ended, v.now)
+			v.rooms[0].now = max(v.rooms[0].now, v.now) // those outside may have waited for it
 			v.idle = append(v.idle, p)
 			if !yield(struct{}{}) {
 				return
@@ -246,7 +245,7 @@ func (v *Virtual) runRoom(ctx context.Context) {
 			v.recycle(a)
 			continue
 		}
-		v.now, v.from = t.at, a.set
+		v.now, v.from = max(v.now, t.at), a.set // later, where those of other rooms have ended since
 		v.events++
 		if a.p != nil {
 			v.makeReady(a.p)

@@ -36,7 +36,7 @@ type turn struct {
 	ctx    context.Context
 	g      *clocks.Group
 	alarms []clocks.Alarm // of what is to come
-	began  time.Duration // when the recording began to leave the microphone
+	began  time.Duration  // when the recording began to leave the microphone
 	speech audio.Speech
 
 	// What has been heard:

@@ -46,11 +46,21 @@ func assemble(ctx context.Context, s *scenario.Scenario, clock clocks.Clock) (*a
 	if a.pipe, err = pipe(s, e); err != nil {
 		return nil, nil, err
 	}
+	a.plan.Apart = apart(a.pipe)
 	c := s.Conversation
 	a.caller, err = callersim.New(s.Seed, runID(s), recordings, callersim.Options{
 		Languages: c.Languages, Gap: c.Gap, BargeIn: c.BargeIn, BargeInAfter: c.BargeInAfter,
 	})
 	return a, warnings, err
+}
+
+// apart says whether the calls have nothing to do with each other: no model
+// serves several of them together.
+func apart(o pipeline.Options) bool {
+	return !slices.ContainsFunc(o.LLM, func(m pipeline.Named[llm.Model]) bool {
+		s, ok := m.Use.(interface{ Shared() bool })
+		return ok && s.Shared()
+	})
 }
 
 func loadCorpus(dir string) ([]*audio.Utterance, []string, error) {

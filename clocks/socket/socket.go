@@ -113,13 +113,16 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 		dial = d.DialContext
 	}
 	var stamps *arrival.Conn
+	release := func() bool { return true }
 	d := websocket.Dialer{
-		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := dial(ctx, network, addr)
+		NetDialContext: func(dialing context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(dialing, network, addr)
 			if err != nil {
 				return nil, err
 			}
 			stamps = o.Source.Wrap(conn)
+			// The dialer looks at the end of ctx no more from here on.
+			release = context.AfterFunc(ctx, func() { conn.Close() })
 			return stamps, nil
 		},
 		Proxy:            http.ProxyFromEnvironment,
@@ -128,6 +131,10 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 		HandshakeTimeout: o.Timeout,
 	}
 	ws, resp, err := d.DialContext(ctx, url, o.Header)
+	if !release() && err == nil { // closed just as it had been made
+		ws.Close()
+		return nil, context.Cause(ctx)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)

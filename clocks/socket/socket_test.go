@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -131,6 +132,25 @@ func TestRefused(t *testing.T) {
 	cancel(errors.New("barge-in"))
 	if _, err := Dial(ctx, c, url, Options{}); err == nil || err.Error() != "barge-in" {
 		t.Errorf("%v", err)
+	}
+}
+
+// A server that never answers the handshake holds nobody up whose context ends.
+func TestHandshakeEnds(t *testing.T) {
+	err := clockstest.Real(t, func(ctx context.Context, c clocks.Clock) error {
+		near, far := net.Pipe()
+		defer far.Close()
+		go io.Copy(io.Discard, far)
+		ctx, cancel := clocks.WithTimeout(ctx, c, 30*time.Millisecond, errors.New("barge-in"))
+		defer cancel()
+		_, err := Dial(ctx, c, "ws://mock/", Options{Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }})
+		if err == nil || err.Error() != "barge-in" || c.Now() != 30*time.Millisecond {
+			return fmt.Errorf("at %v: %v", c.Now(), err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -100,9 +100,9 @@ func (s *Synthesizer) Version(ctx context.Context) (string, error) {
 // Speak implements tts.Synthesizer.
 func (s *Synthesizer) Speak(ctx context.Context, req tts.Request, text iter.Seq[string]) iter.Seq2[tts.Chunk, error] {
 	voice := cmp.Or(req.Voice, s.voiceOf(req.Language))
-	return live.Pieces(ctx, s.clock, "espeak", "", text, func(ctx context.Context, _ int, text string, tell live.Teller) error {
+	return live.Pieces(ctx, s.clock, text, live.Speaker{Name: "espeak", Say: func(ctx context.Context, _ int, text string, tell live.Teller) error {
 		return s.say(ctx, voice, text, tell)
-	})
+	}})
 }
 
 // voiceOf returns the voice of a language, as "zh" or "zh-CN".

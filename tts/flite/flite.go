@@ -80,7 +80,7 @@ func New(clock clocks.Clock, o Options) (*Synthesizer, error) {
 // Speak implements tts.Synthesizer. Connected is told when it is the turn of the
 // first piece.
 func (s *Synthesizer) Speak(ctx context.Context, req tts.Request, text iter.Seq[string]) iter.Seq2[tts.Chunk, error] {
-	return live.Pieces(ctx, s.clock, "flite", "", text, func(ctx context.Context, _ int, text string, tell live.Teller) error {
+	return live.Pieces(ctx, s.clock, text, live.Speaker{Name: "flite", Say: func(ctx context.Context, _ int, text string, tell live.Teller) error {
 		name := cmp.Or(req.Voice, s.o.Voice)
 		switch {
 		case voices[name] == "":
@@ -93,7 +93,7 @@ func (s *Synthesizer) Speak(ctx context.Context, req tts.Request, text iter.Seq[
 		}
 		defer s.lib.release()
 		return s.say(ctx, name, text, tell)
-	})
+	}})
 }
 
 // An utterance is a piece of text that is being spoken.

@@ -11,6 +11,7 @@ import (
 	"firstsound/audio"
 	"firstsound/clocks"
 	"firstsound/tts"
+	"firstsound/tts/live/livetest"
 	"firstsound/tts/ttstest"
 )
 
@@ -126,14 +127,9 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%+v: %v", req, last)
 		}
 	}
-	for key, change := range map[string]func(*Options){
+	livetest.Keys(t, Defaults, map[string]func(*Options){
 		"voice": func(o *Options) { o.Voice = "" }, "min_buffsize": func(o *Options) { o.Block = 0 }, "stretch": func(o *Options) { o.Stretch = 9 },
-	} {
-		o := Defaults()
-		if change(&o); o.Check() == nil || !strings.HasPrefix(o.Check().Error(), key+":") {
-			t.Errorf("%s: %v", key, o.Check())
-		}
-	}
+	})
 }
 
 func TestZeroInText(t *testing.T) {

@@ -76,13 +76,25 @@ func silent(d time.Duration) error { return fmt.Errorf("nothing came for %v", d)
 // A Teller yields chunks of one piece. It returns an error once nobody wants more.
 type Teller func(tts.Chunk) error
 
-// Pieces speaks one piece of text after the other. Say speaks one, and tells of
-// its sound; the chunk that says that the piece is over is Pieces' own. Empty
-// pieces are over at once. The name and the key are for errors.
-func Pieces(ctx context.Context, c clocks.Clock, name, key string, text iter.Seq[string], say func(ctx context.Context, n int, text string, tell Teller) error) iter.Seq2[tts.Chunk, error] {
+// A Speaker makes the sound of one piece of text after the other.
+type Speaker struct {
+	Name string // for errors: tts: NAME: …
+	Key  string // taken out of errors, should the service repeat it
+
+	// Open is called before the first text is waited for. Nil: there is nothing
+	// to do then.
+	Open func(ctx context.Context, tell Teller) error
+
+	// Say speaks piece n, and tells of its sound. The chunk that says that the
+	// piece is over is not its business.
+	Say func(ctx context.Context, n int, text string, tell Teller) error
+}
+
+// Pieces speaks the pieces of text. Empty ones are over at once.
+func Pieces(ctx context.Context, c clocks.Clock, text iter.Seq[string], p Speaker) iter.Seq2[tts.Chunk, error] {
 	return func(yield func(tts.Chunk, error) bool) {
 		v := voice{ctx: ctx, clock: c, yield: yield}
-		v.end(name, key, v.pieces(text, say))
+		v.end(p.Name, p.Key, v.pieces(text, p))
 	}
 }
 
@@ -96,9 +108,14 @@ type voice struct {
 	sound int // samples of the piece
 }
 
-func (v *voice) pieces(text iter.Seq[string], say func(context.Context, int, string, Teller) error) error {
+func (v *voice) pieces(text iter.Seq[string], p Speaker) error {
 	if v.ctx.Err() != nil {
 		return context.Cause(v.ctx)
+	}
+	if p.Open != nil {
+		if err := p.Open(v.ctx, v.tell); err != nil {
+			return err
+		}
 	}
 	n := 0
 	for t := range text {
@@ -107,7 +124,7 @@ func (v *voice) pieces(text iter.Seq[string], say func(context.Context, int, str
 		}
 		v.sound = 0
 		if strings.TrimSpace(t) != "" {
-			if err := say(v.ctx, n, t, v.tell); err != nil {
+			if err := p.Say(v.ctx, n, t, v.tell); err != nil {
 				return err
 			}
 			if v.sound == 0 {
@@ -218,6 +235,9 @@ func cut(text string) string {
 	}
 	return text
 }
+
+// Said joins the code and the text of an error, either of which may be missing.
+func Said(code, text string) string { return strings.Trim(code+": "+text, ": ") }
 
 // hide takes secret out of the text of err.
 func hide(err error, secret string) error {

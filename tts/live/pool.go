@@ -4,12 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"firstsound/clocks"
+	"firstsound/clocks/arrival"
 	"firstsound/clocks/socket"
+	"firstsound/tts"
 )
 
 // A Pool keeps WebSockets to one address that are not in use.
@@ -94,11 +98,98 @@ func (o Options) Connect(ctx context.Context, c clocks.Clock, p *Pool, address s
 	if conn := p.Take(); conn != nil {
 		return conn, nil
 	}
-	conn, err := socket.Dial(ctx, c, address, socket.Options{Header: header, TLS: o.TLS, Dial: o.Dial, Limit: maxMessage})
+	// The handshake heeds no ctx but by way of its connection.
+	line := &dialled{dial: o.Dialer()}
+	ending := clocks.OnEnd(ctx, c, line.close)
+	conn, err := socket.Dial(ctx, c, address, socket.Options{Header: header, TLS: o.TLS, Dial: line.Dial, Limit: maxMessage, Timeout: 2 * o.timeout()})
+	ending.Stop()
 	if refused := new(socket.RefusedError); errors.As(err, &refused) {
 		return nil, &StatusError{Status: refused.Status, Words: Words([]byte(refused.Body))}
 	}
 	return conn, err
+}
+
+// A Link is what a Session over a WebSocket has: the connection, where it goes
+// when it is not needed any more, and what makes sound of the service's bytes.
+type Link struct {
+	Conn  *socket.Conn
+	Sound Decoder
+	pool  *Pool
+}
+
+// Link connects as Connect does, for sound of an encoding.
+func (o Options) Link(ctx context.Context, c clocks.Clock, p *Pool, address string, header http.Header, encoding string, rate int) (Link, error) {
+	sound, err := NewDecoder(encoding, rate)
+	if err != nil {
+		return Link{}, err
+	}
+	conn, err := o.Connect(ctx, c, p, address, header)
+	return Link{conn, sound, p}, err
+}
+
+// Send sends v as JSON.
+func (l Link) Send(v any) error { return SendJSON(l.Conn, v) }
+
+// Close implements Session.
+func (l Link) Close(whole bool) {
+	l.Sound.Close()
+	if whole {
+		l.pool.Put(l.Conn)
+		return
+	}
+	l.Conn.Close(1000, "")
+}
+
+// Push adds the sound of data, which arrived at h.At, to what was heard.
+func (h *Heard) Push(d Decoder, data []byte) error {
+	f, err := d.Push(data)
+	if len(f.PCM) > 0 {
+		h.Chunks = append(h.Chunks, tts.Chunk{At: h.At, Sound: f})
+	}
+	return err
+}
+
+// Dialer returns o.Dial, or the system's with the kernel's stamps.
+func (o Options) Dialer() func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if o.Dial != nil {
+		return o.Dial
+	}
+	d := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		arrival.EnableStamps(raw)
+		return nil
+	}}
+	return d.DialContext
+}
+
+// dialled is a connection that can be closed before it is anybody's.
+type dialled struct {
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	mu     sync.Mutex
+	conn   net.Conn
+	closed bool
+}
+
+// Dial dials.
+func (d *dialled) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := d.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conn = conn; d.closed {
+		conn.Close()
+	}
+	return conn, nil
+}
+
+func (d *dialled) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed = true; d.conn != nil {
+		d.conn.Close()
+	}
 }
 
 // maxMessage bounds what a service may say at once, in bytes.
@@ -112,4 +203,38 @@ func SendJSON(conn *socket.Conn, v any) error {
 	}
 	_, err = conn.Send(true, b)
 	return err
+}
+
+// Pools are the pools of a service by address: a voice or a rate may be part of it.
+type Pools struct {
+	clock clocks.Clock
+	keep  time.Duration
+
+	mu  sync.Mutex
+	all map[string]*Pool
+}
+
+// NewPools returns Pools that keep connections for so long; 0: not at all. They
+// have to be closed.
+func NewPools(c clocks.Clock, keep time.Duration) *Pools {
+	return &Pools{clock: c, keep: keep, all: map[string]*Pool{}}
+}
+
+// Of returns the pool of an address.
+func (p *Pools) Of(address string) *Pool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all[address] == nil {
+		p.all[address] = NewPool(p.clock, p.keep)
+	}
+	return p.all[address]
+}
+
+// Close closes them all.
+func (p *Pools) Close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pool := range p.all {
+		pool.Close()
+	}
 }

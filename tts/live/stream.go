@@ -69,9 +69,9 @@ type stream struct {
 	mu      sync.Mutex
 	pieces  []bool // that are not over yet: false for the empty ones
 	textEnd bool
-	waiting bool // for text
-	over    bool // no more text is wanted
-	said    time.Duration
+	waiting bool          // for text
+	over    bool          // no more text is wanted
+	lively  time.Duration // when there was the last message, or piece of text
 	alarm   clocks.Alarm
 }
 
@@ -162,7 +162,7 @@ func (s *stream) taken(t string) bool {
 		return false
 	}
 	s.pieces = append(s.pieces, strings.TrimSpace(t) != "")
-	s.said = s.clock.Now()
+	s.lively = s.clock.Now()
 	return true
 }
 
@@ -186,9 +186,8 @@ func (s *stream) open() (n int) {
 
 // hear yields sound until all is said.
 func (s *stream) hear(ctx context.Context) error {
-	last := s.clock.Now()
 	for {
-		h, err := s.next(ctx, last)
+		h, err := s.next(ctx)
 		switch {
 		case s.ctx.Err() != nil:
 			return context.Cause(s.ctx)
@@ -199,7 +198,7 @@ func (s *stream) hear(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		last = s.clock.Now()
+		s.news()
 		for _, c := range h.Chunks {
 			if err := s.tell(c); err != nil {
 				return err
@@ -211,12 +210,19 @@ func (s *stream) hear(ctx context.Context) error {
 	}
 }
 
+// news notes that there was a message.
+func (s *stream) news() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lively = s.clock.Now()
+}
+
 // next waits for the next message, but not longer than the timeout while there is
 // a piece to speak.
-func (s *stream) next(ctx context.Context, last time.Duration) (Heard, error) {
+func (s *stream) next(ctx context.Context) (Heard, error) {
 	for {
 		s.mu.Lock()
-		idle, since := s.open() == 0, max(last, s.said)
+		idle, since := s.open() == 0, s.lively
 		s.mu.Unlock()
 		left := s.timeout
 		if !idle {
@@ -229,7 +235,7 @@ func (s *stream) next(ctx context.Context, last time.Duration) (Heard, error) {
 			return h, err
 		}
 		s.mu.Lock()
-		late := s.open() > 0 && s.clock.Now() >= max(last, s.said)+s.timeout
+		late := s.open() > 0 && s.clock.Now() >= s.lively+s.timeout
 		s.mu.Unlock()
 		if late {
 			return Heard{}, silent(s.timeout)

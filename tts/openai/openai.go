@@ -96,9 +96,9 @@ func (s *Synthesizer) Close() { s.caller.Close() }
 
 // Speak implements tts.Synthesizer.
 func (s *Synthesizer) Speak(ctx context.Context, req tts.Request, text iter.Seq[string]) iter.Seq2[tts.Chunk, error] {
-	return live.Pieces(ctx, s.clock, "openai", s.o.Key, text, func(ctx context.Context, n int, text string, tell live.Teller) error {
+	return live.Pieces(ctx, s.clock, text, live.Speaker{Name: "openai", Key: s.o.Key, Say: func(ctx context.Context, n int, text string, tell live.Teller) error {
 		return s.caller.Say(ctx, s.post(req, n, text), tell)
-	})
+	}})
 }
 
 // post returns the request for piece n.

@@ -16,6 +16,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -121,15 +122,31 @@ func (o *Options) sound(text string, rate int) []int16 {
 		}
 	}
 	pcm := make([]int16, int(math.Round((float64(han)/o.RateHan+float64(others)/o.Rate)*float64(rate))))
-	for i := range pcm {
+	for n := 0; n < len(pcm); {
+		n += copy(pcm[n:], toneAt(rate))
+	}
+	return pcm
+}
+
+// tones are a second of the tone by rate. They are constants, only too long to be
+// written down.
+var tones sync.Map // rate → []int16
+
+func toneAt(rate int) []int16 {
+	if t, ok := tones.Load(rate); ok {
+		return t.([]int16)
+	}
+	tone := make([]int16, rate)
+	for i := range tone {
 		t := float64(i) / float64(rate)
 		x := 0.0
 		for k := 1.0; k <= 4; k++ {
 			x += math.Cos(2*math.Pi*k*pitch*t+k*k) / k
 		}
-		pcm[i] = int16(amplitude * x * (0.8 + 0.2*math.Cos(2*math.Pi*syllables*t)))
+		tone[i] = int16(amplitude * x * (0.8 + 0.2*math.Cos(2*math.Pi*syllables*t)))
 	}
-	return pcm
+	t, _ := tones.LoadOrStore(rate, tone)
+	return t.([]int16)
 }
 
 // A format is how sound is sent.

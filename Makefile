@@ -21,15 +21,22 @@ build: ## one static binary, ./firstsound
 test: setup vet race short-fuzz short-bench ## everything: installs what the tests need, then runs them all
 
 # What the tests use beyond Go: a C compiler for the race detector, SimPy to
-# compare the model of a server with, and the engines that made the recordings.
-PACKAGES = gcc libc6-dev flite espeak-ng python3-simpy
+# compare the model of a server with, httpx to compare the streaming client
+# with, and the engines that made the recordings. The official SDKs, which the
+# mock is held against, are npm packages.
+PACKAGES = gcc libc6-dev flite espeak-ng python3-simpy python3-httpx
+SDK      = cmd/firstsound/testdata/sdk
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 setup: ## install what the tests need (Debian packages), if it is missing
 	@missing=""; for p in $(PACKAGES); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
+	command -v npm >/dev/null || missing="$$missing npm"; \
 	if [ -n "$$missing" ]; then echo "installing$$missing"; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install $$missing >/dev/null; fi
+	@if [ ! -d $(SDK)/node_modules ] || [ $(SDK)/package-lock.json -nt $(SDK)/node_modules ]; then \
+	  echo "installing the SDKs in $(SDK)"; npm ci --prefix $(SDK) --no-audit --no-fund --silent && touch $(SDK)/node_modules; fi
 
 vet:
 	$(GO) vet ./...
@@ -50,8 +57,8 @@ short-bench:
 bench: ## the benchmarks, long enough to quote
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-soak: ## a million turns through the whole pipeline: memory must not grow
-	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 30m -v ./cmd/firstsound
+soak: ## a million turns, ten minutes of 200 streams, every diagnosis over many seeds: minutes to an hour
+	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 60m -v ./cmd/firstsound ./llm/diagnosis
 
 corpus: ## make the synthetic recordings again
 	sh audio/corpus/make.sh

@@ -26,12 +26,12 @@ import (
 func newBenchCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a service under load: time to first token and the rest",
+		Short: "Measure a stage by itself: a language model, a recognizer, a synthesizer",
 		Long:  "Bench measures a service of a voice agent by itself, over the wire.",
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchLLMCmd(s))
+	cmd.AddCommand(newBenchLLMCmd(s), newBenchASRCmd(s), newBenchTTSCmd(s))
 	return cmd
 }
 
@@ -61,12 +61,10 @@ type benchLLM struct {
 	out            string
 	keepReads      bool
 	noSelfTest     bool
+	logs           serverLogs
+	metrics        string // URL of the server's monitoring
 
-	json           bool
-	width          int
-	color          string
-	goodput        []string
-	targets, gates []string
+	benchView
 }
 
 // partFlags are the flags that name parts of the plan: if one is given, only the
@@ -124,7 +122,8 @@ func newBenchLLMFor(b *benchLLM) *cobra.Command {
   firstsound bench llm -u URL --p95 --gate 'ttft.p95<400ms'     exit 1 if it is slower
   firstsound bench llm -u URL --rate 2,5 --arrivals poisson --duration 60s
   firstsound bench llm -u URL --prompt-tokens 50,500,2000 --turns 10
-  firstsound bench llm -u URL --concurrency 20 --requests 200 --prompts mine.jsonl`,
+  firstsound bench llm -u URL --concurrency 20 --requests 200 --prompts mine.jsonl
+  firstsound bench llm -u URL --server-log vllm.log --server-metrics http://127.0.0.1:8000/metrics`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("bench llm takes no arguments, and there is %q; the service is named by --url", publicAddress(args[0]))
@@ -165,12 +164,9 @@ func newBenchLLMFor(b *benchLLM) *cobra.Command {
 	f.StringVar(&b.out, "out", "", "write run.json and requests.jsonl to this `FOLDER`, as they come")
 	f.BoolVar(&b.keepReads, "keep-reads", false, "keep the bytes of all answers as they came, in reads.jsonl of --out")
 	f.BoolVar(&b.noSelfTest, "no-self-test", false, "do not measure first what this machine adds by itself (3 s)")
-	f.StringSliceVar(&b.goodput, "goodput", nil, "what a good request keeps to (`METRIC:MS,...`), such as ttft:300,tpot:50")
-	f.StringArrayVar(&b.targets, "target", nil, "hold the figures against your own target (`GATE`), such as 'ttft.p50<300ms'")
-	f.StringArrayVar(&b.gates, "gate", nil, "exit 1 if this does not hold (`GATE`), such as 'ttft.p95<400ms' or 'failures<1%'")
-	f.BoolVar(&b.json, "json", false, "print the report as JSON")
-	f.IntVar(&b.width, "width", 100, "columns of the text, at least 80")
-	f.StringVar(&b.color, "color", "auto", "auto, always or never")
+	b.logs.flags(f)
+	f.StringVar(&b.metrics, "server-metrics", "", "ask the server's Prometheus metrics each second meanwhile (`URL`, such as http://127.0.0.1:8000/metrics)")
+	b.benchView.flags(f)
 	f.Float64Var(&b.burst, "burstiness", 1, "")
 	f.StringVar(&b.endpoint, "endpoint", "", "")
 	for _, hidden := range []string{"burstiness", "endpoint"} {
@@ -209,12 +205,14 @@ func (b *benchLLM) check(f *pflag.FlagSet) error {
 		return usagef("--prompt-tokens and --turns are made of the built-in conversations: leave out --prompts")
 	case b.prompts != "" && f.Changed("language"):
 		return usagef("--language is that of the built-in conversations: leave it out with --prompts")
-	case b.width < 80 || b.width > 1000:
-		return usagef("--width takes 80 to 1000 columns, not %d", b.width)
-	case b.color != "auto" && b.color != "always" && b.color != "never":
-		return usagef("--color takes auto, always or never, not %q", b.color)
 	}
-	return nil
+	if _, err := bench.ParseURL(b.metrics); b.metrics != "" && err != nil {
+		return usagef("--server-metrics takes a URL of http or https, such as http://127.0.0.1:8000/metrics")
+	}
+	if err := b.logs.check(); err != nil {
+		return err
+	}
+	return b.benchView.check()
 }
 
 // The most of what a plan may have: more is a mistake on the command line.
@@ -303,30 +301,6 @@ func (b *benchLLM) params() (llm.Params, error) {
 	return p, nil
 }
 
-// options are those of the figures.
-func (b *benchLLM) options() (o llmfigures.Options, gates []llmfigures.Gate, err error) {
-	if len(b.goodput) > 0 {
-		if o.Goodput, err = llmfigures.ParseGoodput(strings.Join(b.goodput, ",")); err != nil {
-			return o, nil, usagef("--goodput: %w", err)
-		}
-	}
-	for _, text := range b.targets {
-		g, err := llmfigures.ParseGate(text)
-		if err != nil {
-			return o, nil, usagef("--target: %w", err)
-		}
-		o.Targets = append(o.Targets, g)
-	}
-	for _, text := range b.gates {
-		g, err := llmfigures.ParseGate(text)
-		if err != nil {
-			return o, nil, usagef("--gate: %w", err)
-		}
-		gates = append(gates, g)
-	}
-	return o, gates, nil
-}
-
 // loadPrompts makes the prompts, and those of a given length.
 func (b *benchLLM) loadPrompts(counter *tokens.Counter) (*bench.Prompts, error) {
 	if _, err := counter.Count("a"); err != nil { // it loads its vocabulary
@@ -376,7 +350,7 @@ func (b *benchLLM) run(cmd *cobra.Command) error {
 	if err := b.check(cmd.Flags()); err != nil {
 		return err
 	}
-	options, gates, err := b.options()
+	options, gates, err := b.options(b.goodput, b.targets)
 	if err != nil {
 		return err
 	}
@@ -401,7 +375,8 @@ func (b *benchLLM) run(cmd *cobra.Command) error {
 		return err
 	}
 	r := &benchRun{benchLLM: b, service: service, params: params, prompts: prompts, counter: counter, parts: b.plan.Plan(),
-		summary: llmfigures.New(options), command: service.commandLine(cmd, nil)}
+		options: options, command: service.commandLine(cmd, nil)}
+	r.summary = llmfigures.New(options)
 	defer r.close()
 	if err := r.prepare(cmd.Context()); cmd.Context().Err() != nil {
 		return errors.New("interrupted before the first measurement")
@@ -431,11 +406,11 @@ func (r *benchRun) fixed() map[string]string {
 		"max_tokens": strconv.Itoa(b.maxTokens), "temperature": b.temperature, "ignore_eos": strconv.FormatBool(b.ignoreEOS),
 		"protocol": "HTTP/" + b.http, "prompts": prompts, "prefix": b.prefix, "tools": strconv.FormatBool(b.tools),
 		"prompt_tokens": fmt.Sprintf("%d to %d, median %d (%s)", least, most, median, r.counter.Name()),
-		"timeout":       b.timeout.String(), "warmup": strconv.Itoa(b.plan.Warmup),
+		"timeout":       b.timeout.String(), "warmup": strconv.Itoa(b.plan.Warmup), "tokenizer": r.counter.Name(),
 	}
 	for name, set := range map[string]string{
 		"concurrency": joined(b.plan.Levels), "rate": joined(b.plan.Rates), "sweep_tokens": joined(b.plan.PromptTokens),
-		"extra_body": r.service.publicBody(), "place": b.place, "network": b.network,
+		"extra_body": r.service.publicBody(),
 	} {
 		if set != "" {
 			f[name] = set

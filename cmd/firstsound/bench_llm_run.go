@@ -18,10 +18,10 @@ import (
 	"firstsound/llm"
 	"firstsound/llm/bench"
 	"firstsound/llm/bench/loopback"
-	"firstsound/llm/diagnosis"
 	llmfigures "firstsound/llm/figures"
 	"firstsound/llm/openai"
 	"firstsound/llm/record"
+	"firstsound/llm/serverside"
 	"firstsound/llm/tokens"
 	"firstsound/llm/wire"
 )
@@ -29,11 +29,8 @@ import (
 const (
 	// grace is how long open requests may go on after an interrupt.
 	grace = 2 * time.Second
-	// maxKeptReads bounds reads.jsonl: bytes of answers.
-	maxKeptReads = 1 << 30
-	// maxDiagnosed is how many attempts the diagnosis looks at: they are kept in
-	// memory, 3 kB each for an answer of 64 tokens.
-	maxDiagnosed = 20_000
+	// lastLines is how long a server's log may take to get its last lines.
+	lastLines = 2 * time.Second
 )
 
 // A benchRun is a run of bench llm.
@@ -45,24 +42,23 @@ type benchRun struct {
 	prompts *bench.Prompts
 	counter *tokens.Counter
 	parts   []record.Part
+	options llmfigures.Options
 
 	clock   *clocks.Real
 	client  *wire.Client
 	fresh   *wire.Client
-	reads   *bench.Reads
+	reads   *maskedReads
 	writer  *record.Writer
+	scraper *serverside.Scraper
 	runner  *bench.Runner
-	info    record.Run
 	first   time.Duration // that the first request took
 	line    *benchProgress
 	end     bench.Result
 	failure error // of writing the files
 
-	mu       sync.Mutex
-	summary  *llmfigures.Summary
-	attempts []*record.Attempt
-	left     int // attempts that the diagnosis does not look at
-	classes  map[record.Class]int
+	mu sync.Mutex
+	benchResult
+	classes map[record.Class]int
 }
 
 // prepare does what comes before the measurement: it finds the service, asks it
@@ -82,7 +78,7 @@ func (r *benchRun) prepare(ctx context.Context) error {
 	if r.keepReads {
 		options.KeepReads = func(id string, read exchange.Read) {
 			if r.reads != nil { // not of the first request
-				r.reads.Keep(id, read)
+				r.reads.keep(id, read)
 			}
 		}
 	}
@@ -106,9 +102,18 @@ func (r *benchRun) prepare(ctx context.Context) error {
 		Format: record.Format, Tool: v.String(), Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Clock: "real", Command: r.command, Started: started, State: record.Running, Seed: r.seed,
 		Target: target, Fixed: r.fixed(), Tester: record.Tester{Place: r.place, Network: r.network}, Plan: r.parts, Notes: notes,
+		Goodput: r.goodput, Targets: r.targets,
 	}
 	if a.Remote != "" {
 		r.info.Tester.Local = localAddress(a.Remote)
+	}
+	if r.metrics != "" {
+		if r.scraper, err = newScraper(r.clock, r.metrics); err != nil {
+			return err
+		}
+		if _, err := r.scraper.Once(ctx); err != nil {
+			return err
+		}
 	}
 	if r.noSelfTest || r.dryRun {
 		return nil
@@ -205,9 +210,16 @@ func (r *benchRun) measure(ctx context.Context) error {
 			return err
 		}
 		if r.keepReads {
-			if r.reads, err = bench.CreateReads(r.out, maxKeptReads); err != nil {
+			if r.reads, err = createReads(r.out, r.service.secrets); err != nil {
 				return errors.Join(err, r.writer.Close(r.info))
 			}
+		}
+	}
+	var scraping *scraping
+	if r.scraper != nil {
+		var err error
+		if scraping, err = startScraping(ctx, r.scraper, r.out); err != nil { // of a file in the folder
+			return errors.Join(err, r.writer.Close(r.info))
 		}
 	}
 	if r.streams.progress {
@@ -221,6 +233,12 @@ func (r *benchRun) measure(ctx context.Context) error {
 	}
 	watch := bench.Watch(ctx, r.clock, r.runner.InFlight)
 	r.end = r.runner.Run(ctx)
+	if scraping != nil {
+		var note string
+		if r.samples, note, r.failure = scraping.end(); note != "" {
+			r.info.Notes = append(r.info.Notes, note)
+		}
+	}
 	r.info.Resources = watch.Stop(r.end.PeakInFlight)
 	r.line.done()
 	r.info.State, r.info.Reason, r.info.End = r.end.State, r.service.clean(r.end.Reason), &r.end.End
@@ -231,18 +249,21 @@ func (r *benchRun) measure(ctx context.Context) error {
 	if r.end.NotSent > 0 {
 		r.info.Notes = append(r.info.Notes, fmt.Sprintf("%d requests of the open loop were due and not sent when the run was interrupted", r.end.NotSent))
 	}
-	if r.left > 0 {
-		r.info.Notes = append(r.info.Notes, fmt.Sprintf("the diagnosis below looks at the first %d of %d attempts", maxDiagnosed, maxDiagnosed+r.left))
+	if n := len(r.attempts) + r.left; n > maxDiagnosed {
+		r.info.Notes = append(r.info.Notes, fmt.Sprintf("the diagnosis below looks at the first %d of %d attempts", maxDiagnosed, n))
 	}
 	if r.reads != nil {
-		dropped, err := r.reads.Close()
-		r.failure = err
+		dropped, err := r.reads.close()
+		r.failure = errors.Join(r.failure, err)
 		if dropped > 0 {
 			r.info.Notes = append(r.info.Notes, fmt.Sprintf("reads.jsonl holds the first %d MB of the answers; %d bytes more were not kept", maxKeptReads>>20, dropped))
 		}
 	}
 	if r.writer != nil {
 		r.failure = errors.Join(r.failure, r.writer.Close(r.info))
+	}
+	if len(r.logs.files) > 0 {
+		r.failure = errors.Join(r.failure, r.joinLogs(ctx))
 	}
 	return nil
 }
@@ -253,17 +274,15 @@ func (r *benchRun) keep(part int, a *record.Attempt) error {
 	for k, v := range a.Header {
 		a.Header[k] = r.service.clean(v)
 	}
+	if r.reads != nil {
+		r.reads.end(a.RequestID)
+	}
+	r.mu.Lock()
 	var err error
 	if r.writer != nil {
 		err = r.writer.Add(a)
 	}
-	r.mu.Lock()
-	r.summary.Add(a)
-	if len(r.attempts) < maxDiagnosed {
-		r.attempts = append(r.attempts, a)
-	} else {
-		r.left++
-	}
+	r.take(a, len(r.logs.files) > 0 && r.writer == nil)
 	if !a.Warmup {
 		r.classes[a.Class]++
 	}
@@ -272,29 +291,54 @@ func (r *benchRun) keep(part int, a *record.Attempt) error {
 	return err
 }
 
-// A benchReport is the JSON report of bench llm.
-type benchReport struct {
-	*llmfigures.Report
-	Diagnosis []diagnosis.Verdict `json:"diagnosis"`
+// joinLogs joins the server's logs with the attempts. The last lines may come a
+// moment late.
+func (r *benchRun) joinLogs(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // an interrupt ends the run, not its report
+	for until := r.clock.Now() + lastLines; ; {
+		err := r.joinOnce()
+		missing := false
+		for _, j := range r.joins {
+			missing = missing || j.NoEntry.N > 0 || j.Refused != ""
+		}
+		if err != nil || !missing || r.clock.Now() >= until {
+			return err
+		}
+		r.clock.Sleep(ctx, 250*time.Millisecond)
+	}
+}
+
+func (r *benchRun) joinOnce() error {
+	if r.writer == nil {
+		joins, _, err := r.logs.join(r.attempts)
+		if err != nil {
+			return err
+		}
+		all := r.attempts
+		r.benchResult = benchResult{info: r.info, summary: llmfigures.New(r.options), samples: r.samples, joins: joins}
+		for _, a := range all {
+			r.take(a, true)
+		}
+		return nil
+	}
+	d, err := openLLMFolder(r.out)
+	if err == nil {
+		err = d.join(&r.logs)
+	}
+	if err != nil {
+		return err
+	}
+	result, err := d.result(r.options)
+	if err == nil {
+		result.info = r.info
+		r.benchResult = *result
+	}
+	return err
 }
 
 // show prints the report, and returns an error if the run or a gate failed.
 func (r *benchRun) show(gates []llmfigures.Gate) error {
-	report := r.summary.Report(r.info)
-	verdicts := diagnosis.Find(r.info, r.attempts, nil)
-	if verdicts == nil {
-		verdicts = []diagnosis.Verdict{}
-	}
-	var err error
-	if r.json {
-		err = writeIndented(r.streams.out, benchReport{report, verdicts})
-	} else {
-		color := r.color == "always" || r.color == "auto" && r.streams.tty && r.env("NO_COLOR") == ""
-		if err = report.WriteText(r.streams.out, llmfigures.TextOptions{Width: r.width, Color: color}); err == nil {
-			fmt.Fprintf(r.streams.out, "\nDiagnosis\n")
-			err = diagnosis.WriteText(r.streams.out, verdicts, r.width)
-		}
-	}
+	report, err := r.benchView.print(r.streams, &r.benchResult)
 	if err = errors.Join(err, r.failure); err != nil {
 		return err
 	}
@@ -310,16 +354,7 @@ func (r *benchRun) show(gates []llmfigures.Gate) error {
 		}
 		return fmt.Errorf("no request succeeded: %s", strings.Join(all, ", "))
 	}
-	var broken []string
-	for _, g := range gates {
-		if p := report.Pass(g); !p.OK {
-			broken = append(broken, fmt.Sprintf("gate %s: %s", g, strings.Join(p.Why, "; ")))
-		}
-	}
-	if len(broken) > 0 {
-		return errors.New(strings.Join(broken, "\n"))
-	}
-	return nil
+	return passGates(report, gates)
 }
 
 // printable returns a text without what a terminal would act on.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -133,7 +132,7 @@ func TestBenchLLMKeepsNoKeys(t *testing.T) {
 	env := func(name string) string { return map[string]string{"OPENAI_API_KEY": key, "MINE": key}[name] }
 	for i, args := range [][]string{
 		{"bench", "llm", "-u", secret(url), "--single", "2", "--warmup", "0", "--no-self-test", "--keep-reads", "--header", "X-Mine: " + header,
-			"--extra-body", `{"api_key":"` + password + `"}`, "--out", filepath.Join(dir, "a")},
+			"--extra-body", `{"api_key":"` + password + `"}`, "--server-metrics", secret(strings.TrimSuffix(url, "/v1") + "/metrics"), "--out", filepath.Join(dir, "a")},
 		{"bench", "llm", "-u", url, "--single", "2", "--warmup", "0", "--no-self-test", "--api-key-env", "MINE", "--json", "--out", filepath.Join(dir, "b")},
 		{"bench", "llm", "-u", url, "--single", "2", "--warmup", "0", "--no-self-test", "--api-key-file", file, "--out", filepath.Join(dir, "c")},
 		{"bench", "llm", "-u", secret(echo.URL), "-m", "x", "--header", "X-Mine: Bearer " + header},
@@ -229,39 +228,6 @@ func TestBenchLLMInterrupted(t *testing.T) {
 	}
 }
 
-// TestBenchLLMChild is the program of TestBenchLLMKilled.
-func TestBenchLLMChild(t *testing.T) {
-	args := os.Getenv("FIRSTSOUND_TEST_ARGS")
-	if args == "" {
-		t.Skip("it is run by TestBenchLLMKilled")
-	}
-	try(strings.Fields(args)...)
-}
-
-// A run that is killed loses at most the last record.
-func TestBenchLLMKilled(t *testing.T) {
-	url, stop := startMock(t, "--listen", "127.0.0.1:0", "--first", "2ms", "--between", "1ms", "--tokens", "4")
-	defer stop()
-	dir := filepath.Join(t.TempDir(), "run")
-	child := exec.Command(os.Args[0], "-test.run=^TestBenchLLMChild$")
-	child.Env = append(os.Environ(), "FIRSTSOUND_TEST_ARGS=bench llm --no-self-test --concurrency 1 --url "+url+" --out "+dir)
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	waitForLines(t, filepath.Join(dir, record.RequestsFile), 20)
-	child.Process.Kill()
-	child.Wait() // it was killed
-	r, all := readFolder(t, dir)
-	if r.State != record.Running || len(all) < 20 {
-		t.Errorf("%s, %d attempts", r.State, len(all))
-	}
-	for i, a := range all {
-		if !strings.HasSuffix(a.RequestID, fmt.Sprintf("-%d", i+1)) {
-			t.Fatalf("record %d is of request %s", i, a.RequestID)
-		}
-	}
-}
-
 func TestBenchLLMUsage(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"", "name the service: --url"},
@@ -292,6 +258,8 @@ func TestBenchLLMUsage(t *testing.T) {
 		{"-u x --goodput nonsense", "--goodput: "},
 		{"-u x --timeout 0s", "--timeout takes a time above zero"},
 		{"-u x --width 10", "--width takes 80 to 1000"},
+		{"-u x --server-metrics :::", "--server-metrics takes a URL"},
+		{"-u x --server-log nowhere", "--server-log: stat nowhere"},
 		{"somewhere", "bench llm takes no arguments"},
 	} {
 		_, stderr, code := try(append([]string{"bench", "llm"}, strings.Fields(test.args)...)...)

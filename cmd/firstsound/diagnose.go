@@ -1,13 +1,8 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,58 +30,20 @@ func openMeasured(path string) (*measuredRun, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, usagef("%s: there is no such run", path)
 	}
-	if _, err := os.Stat(filepath.Join(path, record.RequestsFile)); err != nil {
+	dir, ok := isLLMFolder(path)
+	if !ok {
 		return readCalls(path)
 	}
-	run, err := record.ReadRun(path)
+	d, err := openLLMFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	m := &measuredRun{run: run}
-	cut := func(line int) {
-		m.warnings = append(m.warnings, fmt.Sprintf("line %d of %s is cut off; it is left out", line, record.RequestsFile))
+	m := &measuredRun{run: d.run, samples: d.samples}
+	if err := d.attempts(func(a *record.Attempt) { m.attempts = append(m.attempts, a) }); err != nil {
+		return nil, err
 	}
-	for a, err := range record.ReadAttempts(path, cut) {
-		if err != nil {
-			return nil, err
-		}
-		m.attempts = append(m.attempts, a)
-	}
-	if run.State != record.Complete {
-		m.warnings = append(m.warnings, strings.TrimSuffix(fmt.Sprintf("the run is %s: %s", run.State, run.Reason), ": "))
-	}
-	m.samples, err = readSamples(filepath.Join(path, record.MetricsFile))
-	return m, err
-}
-
-// maxSample bounds a line of metrics.jsonl: a scrape with 100,000 values has
-// some MB.
-const maxSample = 16 << 20
-
-// readSamples reads what a server's monitoring said; nothing if there is no file.
-func readSamples(name string) ([]record.Sample, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("run folder: %w", err)
-	}
-	defer f.Close()
-	var out []record.Sample
-	in := bufio.NewScanner(f)
-	in.Buffer(nil, maxSample)
-	for n := 1; in.Scan(); n++ {
-		var s record.Sample
-		if err := json.Unmarshal(in.Bytes(), &s); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, n, err)
-		}
-		out = append(out, s)
-	}
-	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return out, nil
+	m.warnings = d.warnings
+	return m, nil
 }
 
 // warn writes the warnings of reading to the error stream.
@@ -205,7 +162,7 @@ func writeRules(s streams, asJSON bool) error {
 		if i > 0 {
 			fmt.Fprintln(s.out)
 		}
-		fmt.Fprintf(s.out, "%s (%s)\n%s\n%s\n%s\n%s\n", r.Name, r.Severity, wrap(r.Title+".", diagnoseWidth, "  "),
+		fmt.Fprintf(s.out, "%s (%s)\n%s%s%s%s", r.Name, r.Severity, wrap(r.Title+".", diagnoseWidth, "  "),
 			wrap("Needs: "+r.Needs+".", diagnoseWidth, "  "), wrap("Found if: "+r.Test+".", diagnoseWidth, "  "), wrap("What to do: "+r.Advice, diagnoseWidth, "  "))
 	}
 	return nil

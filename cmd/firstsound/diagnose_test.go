@@ -28,8 +28,8 @@ func execute(newCmd func(streams) *cobra.Command, args ...string) (out, warnings
 	return o.String(), e.String(), err
 }
 
-// benchFolder writes a run folder with 40 requests, of which half were refused.
-func benchFolder(t *testing.T) string {
+// halfRefused writes a run folder with 40 requests, of which half were refused.
+func halfRefused(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "run")
 	w, err := record.Create(dir, record.Run{Format: record.Format, State: record.Running})
 	if err != nil {
@@ -53,7 +53,7 @@ func benchFolder(t *testing.T) string {
 }
 
 func TestDiagnoseBench(t *testing.T) {
-	dir := benchFolder(t)
+	dir := halfRefused(t)
 	out, _, err := execute(newDiagnoseCmd, dir)
 	if err != nil || !strings.Contains(out, "FAULT  failures_fast") && !strings.Contains(out, "FAULT failures_fast") {
 		t.Errorf("%v\n%s", err, out)
@@ -124,6 +124,7 @@ func isUsage(err error) bool {
 // are not blamed on it.
 func TestDiagnoseScenarios(t *testing.T) {
 	tests := map[string]string{
+		"buffering-gateway": "proxy_buffering", "client-limit": "client_limit", "two-places": "client_server_mismatch",
 		"batch-window": "batch_window", "cold-start": "cold_start", "concurrency-storm": "queueing", "connection-per-request": "connection_per_request",
 		"growing-history": "prefill_growth", "idle-reconnect": "idle_reconnect", "kv-exhaustion": "queueing", "long-prompt": "prefill_growth",
 		"noisy-neighbour": "noisy_levels", "preemption": "queueing", "replica-failure": "failures_fast", "replica-scaling": "queueing",

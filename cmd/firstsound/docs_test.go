@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"firstsound/clocks/trace"
+	"firstsound/llm/record"
 	"firstsound/pipeline/report"
 	"firstsound/pipeline/scenario"
 )
@@ -32,9 +33,10 @@ func TestGeneratedDocs(t *testing.T) {
 		"stages":   stagesTable(),
 		"metrics":  metricsTable(),
 		"outcomes": outcomesTable(t),
-		"run":      fieldsTable(t, reflect.TypeFor[report.RunInfo](), "runinfo.go", "RunInfo"),
+		"run":      fieldsTable(t, reflect.TypeFor[report.RunInfo](), "pipeline/report/runinfo.go", "RunInfo"),
 		"events":   eventsTable(),
-		"turns":    fieldsTable(t, reflect.TypeFor[report.TurnRow](), "turnrow.go", "TurnRow"),
+		"turns":    fieldsTable(t, reflect.TypeFor[report.TurnRow](), "pipeline/report/turnrow.go", "TurnRow"),
+		"requests": fieldsTable(t, reflect.TypeFor[record.Attempt](), "llm/record/record.go", "Attempt"),
 		"scenario": scenario.Reference(),
 	}
 	pattern := regexp.MustCompile(`(?s)<!-- generated: (\w+) -->\n.*?<!-- /generated -->`)
@@ -136,7 +138,7 @@ func outcomesTable(t *testing.T) string {
 
 // fieldsTable lists the JSON keys of a struct with the comments of its fields.
 func fieldsTable(t *testing.T, typ reflect.Type, file, name string) string {
-	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "pipeline/report", file), nil, parser.ParseComments)
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ParseComments)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +149,11 @@ func fieldsTable(t *testing.T, typ reflect.Type, file, name string) string {
 			return true
 		}
 		for _, f := range spec.Type.(*ast.StructType).Fields.List {
-			comments[f.Names[0].Name] = strings.Join(strings.Fields(f.Comment.Text()+" "+f.Doc.Text()), " ")
+			what := f.Comment.Text()
+			if name != "Attempt" { // where they are headings of groups
+				what += " " + f.Doc.Text()
+			}
+			comments[f.Names[0].Name] = strings.Join(strings.Fields(what), " ")
 		}
 		return false
 	})
@@ -158,7 +164,7 @@ func fieldsTable(t *testing.T, typ reflect.Type, file, name string) string {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		what := comments[f.Name]
 		if what == "" {
-			what = strings.ToLower(f.Name)
+			what = strings.ReplaceAll(strings.TrimSuffix(key, "_ns"), "_", " ")
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", key, what)
 	}
@@ -201,14 +207,19 @@ func TestDocCommands(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			services := docServices{}
 			for _, b := range block.FindAllSubmatch(text, -1) {
 				for line := range strings.Lines(string(b[1])) {
 					args, ok := strings.CutPrefix(strings.TrimSpace(line), "firstsound ")
 					if !ok {
 						continue
 					}
+					argv := services.arrange(t, words(strings.TrimSuffix(args, "&")))
+					if argv == nil {
+						continue // it serves, beside the others
+					}
 					var out, errs bytes.Buffer
-					code := run(words(args), streams{in: strings.NewReader(""), out: &out, err: &errs, env: func(string) string { return "" }})
+					code := run(argv, streams{in: strings.NewReader(""), out: &out, err: &errs, env: func(string) string { return "" }})
 					if code != exitOK || out.Len() == 0 && !strings.HasPrefix(args, "init") {
 						t.Errorf("firstsound %s: exit code %d, %d bytes of output, %s", args, code, out.Len(), errs.String())
 					}
@@ -216,6 +227,38 @@ func TestDocCommands(t *testing.T) {
 			}
 		})
 	}
+}
+
+// docServices are the mocks that the documents start or take for granted: by the
+// address that is written there, the URL of the one that serves.
+type docServices map[string]string
+
+// docAddress is the service of the documents.
+const docAddress = "http://127.0.0.1:8000"
+
+// arrange starts what is to be started, puts its address into the arguments, and
+// makes a benchmark short. It returns nil if nothing is left to be run.
+func (d docServices) arrange(t *testing.T, args []string) []string {
+	serve := func(more ...string) {
+		url, stop := startMock(t, append(more, "--listen", "127.0.0.1:0", "--first", "5ms", "--between", "1ms", "--tokens", "8")...)
+		t.Cleanup(func() { stop() })
+		d[docAddress] = strings.TrimSuffix(url, "/v1")
+	}
+	line := strings.Join(args, " ")
+	if strings.HasPrefix(line, "mock llm") {
+		serve(args[2:]...)
+		return nil
+	}
+	if strings.Contains(line, docAddress) && d[docAddress] == "" {
+		serve()
+	}
+	for i := range args {
+		args[i] = strings.ReplaceAll(args[i], docAddress, d[docAddress])
+	}
+	if strings.HasPrefix(line, "bench llm") {
+		args = append(args, "--no-self-test", "--requests", "12", "--warmup", "1", "--single", "12")
+	}
+	return args
 }
 
 // words splits a command as a shell does, as far as the documents need it.

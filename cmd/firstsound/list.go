@@ -21,6 +21,7 @@ type provider struct {
 	about   string // one line: what it is
 	options any    // its options with their defaults: a struct, or a pointer to one, with yaml tags; nil: none
 	like    any    // of a service by name: the options of the stage's plain model, which it differs from
+	needs   needs  // of a real one
 }
 
 // newListCmd returns the command that shows what a scenario can be made of.

@@ -31,12 +31,17 @@ type view struct {
 }
 
 func (v *view) flags(cmd *cobra.Command) {
+	v.looks(cmd)
+	cmd.Flags().StringVar(&v.gate, "gate", "", "exit 1 if this `QUANTILE` (p50, p95, p99; no answer counts as late) is above the target")
+}
+
+// looks adds all flags but the gate.
+func (v *view) looks(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&v.json, "json", false, "print the report as JSON")
-	f.StringVar(&v.turn, "turn", "median", "the `TURN` to show in full: median, slowest, SESSION.TURN or a request ID")
+	f.StringVar(&v.turn, "turn", "median", "the `TURN` to show in full: median, slowest, SESSION.TURN or a\nrequest ID")
 	f.IntVar(&v.whatIf, "what-if", report.DefaultPercent, "how much faster a stage is in the what-if, in `PERCENT`")
-	f.StringVar(&v.gate, "gate", "", "exit 1 if this `QUANTILE` (p50, p95, p99; no answer counts as late) is above the target")
 	f.BoolVar(&v.strict, "strict", false, "exit 1 if a stage told nothing at all, or the record has faults")
 	f.IntVar(&v.width, "width", 100, "columns of the text, at least 80")
 	f.StringVar(&v.color, "color", "auto", "auto, always or never")

@@ -156,10 +156,18 @@ func (s *service) hide(text string) {
 	}
 }
 
-// clean takes keys out of a text.
+// clean takes keys out of a text, and what is left of one where the text was cut
+// off with an ellipsis.
 func (s *service) clean(text string) string {
 	for _, secret := range s.secrets {
 		text = strings.ReplaceAll(text, secret, "(key)")
+		rest, ok := strings.CutSuffix(text, "…")
+		for n := min(len(secret), len(rest)); ok && n >= 4; n-- {
+			if strings.HasSuffix(rest, secret[:n]) {
+				text = rest[:len(rest)-n] + "(key)…"
+				break
+			}
+		}
 	}
 	return text
 }
@@ -437,7 +445,7 @@ func (s *service) commandLine(cmd *cobra.Command, args []string) string {
 			case f.Name == "header":
 				name, _, _ := strings.Cut(v, ":")
 				v = name + ":..."
-			case f.Name == "url":
+			case f.Name == "url" || f.Name == "server-metrics":
 				v = publicAddress(v)
 			}
 			words = append(words, "--"+f.Name, shellQuote(v))

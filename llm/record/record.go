@@ -126,7 +126,7 @@ type Attempt struct {
 	Total      *time.Duration `json:"total_ns,omitempty"` // End − Send, or Done − Send where there is an end mark
 
 	// The content, event by event.
-	Chunks []Chunk `json:"chunks,omitempty"`
+	Chunks []Chunk `json:"chunks,omitempty"` // those with visible content
 
 	// Tokens.
 	PromptTokens    *int        `json:"prompt_tokens,omitempty"`
@@ -139,12 +139,11 @@ type Attempt struct {
 	MaxTokens       int         `json:"max_tokens,omitempty"`
 
 	// The stream as it came.
-	Bytes    int64 `json:"bytes"` // of the body
-	Reads    int   `json:"reads"` // that brought bytes
-	Events   int   `json:"events"`
-	Comments int   `json:"comments,omitempty"`
-	// Content events whose content was empty, or that only had a role.
-	EmptyEvents int `json:"empty_events,omitempty"`
+	Bytes       int64 `json:"bytes"` // of the body
+	Reads       int   `json:"reads"` // that brought bytes
+	Events      int   `json:"events"`
+	Comments    int   `json:"comments,omitempty"`
+	EmptyEvents int   `json:"empty_events,omitempty"` // content events whose content was empty, or that only had a role
 
 	// The connection.
 	Protocol string            `json:"protocol,omitempty"` // "HTTP/1.1", "HTTP/2.0"

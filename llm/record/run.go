@@ -11,6 +11,7 @@ const (
 	RequestsFile = "requests.jsonl" // an Attempt a line
 	ReadsFile    = "reads.jsonl"    // the bytes of the bodies, read by read, where they were kept
 	MetricsFile  = "metrics.jsonl"  // a Sample a line: what the server's monitoring said meanwhile
+	ServerFile   = "server.jsonl"   // what server logs said of the attempts, joined after the run
 )
 
 // A State says how far a run came.
@@ -44,6 +45,10 @@ type Run struct {
 	Fixed  map[string]string `json:"fixed"` // the fixed variables: model, max_tokens, temperature, stream, protocol, prompts …
 	Tester Tester            `json:"tester"`
 	Plan   []Part            `json:"plan"`
+
+	// What the figures are held against, as the user wrote it.
+	Goodput []string `json:"goodput,omitempty"`
+	Targets []string `json:"targets,omitempty"`
 
 	End       *time.Duration `json:"end_ns,omitempty"` // of the run, on its clock
 	SelfTest  *SelfTest      `json:"self_test,omitempty"`

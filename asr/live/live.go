@@ -93,10 +93,15 @@ const (
 	lead   = 300 * time.Millisecond
 )
 
+// Ways to fail that a caller may want to count.
+var (
+	ErrNoFinal = errors.New("the service ended without a final transcript")
+	ErrTimeout = errors.New("no final transcript came") // in time
+)
+
 var (
 	errStopped = errors.New("the caller stopped the iteration")
 	errOver    = errors.New("the recognition is over")
-	errNoFinal = errors.New("the service ended without a final transcript")
 )
 
 // Recognize implements asr.Recognizer for a Service. An empty Final is passed on
@@ -235,7 +240,7 @@ func (r *recognition) hold(s Session) error {
 	g.Go("sender", func() error { return r.send(ctx, g, s) })
 	err := r.hear(ctx, s)
 	if err == nil && r.finals == 0 {
-		err = errNoFinal
+		err = ErrNoFinal
 	}
 	g.Cancel(errOver)
 	s.Close() // a Send that waits fails
@@ -272,7 +277,7 @@ func (r *recognition) send(ctx context.Context, g *clocks.Group, s Session) erro
 			r.cancelIn(g, lastWords, err)
 			return nil
 		case done:
-			r.cancelIn(g, r.Timeout, fmt.Errorf("no final transcript came within %v of the end of the sound", r.Timeout))
+			r.cancelIn(g, r.Timeout, fmt.Errorf("%w within %v of the end of the sound", ErrTimeout, r.Timeout))
 			return nil
 		}
 	}

@@ -27,6 +27,7 @@ type assembly struct {
 	line   func(session int) pipeline.Line
 	pipe   pipeline.Options
 	ends   []func() // to be called when the run is over, the last first
+	pace   *pace    // how late sound came to a real recognizer; nil on a virtual clock
 }
 
 // assemble makes the parts that s asks for. Warnings are about the recordings.
@@ -37,6 +38,10 @@ func assemble(ctx context.Context, s *scenario.Scenario, clock clocks.Clock) (*a
 	}
 	a := &assembly{clock: clock}
 	e := env{clock: clock, seed: s.Seed, getenv: os.Getenv, atEnd: func(f func()) { a.ends = append(a.ends, f) }}
+	if _, real := clock.(*clocks.Real); real {
+		e.pace = newPace(clock)
+		e.sent, a.pace = e.pace.wrote, e.pace
+	}
 	if a.plan, err = plan(ctx, s); err != nil {
 		return nil, nil, err
 	}

@@ -29,7 +29,7 @@ down what it really did: the truth that a measuring client is held against.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMockLLMCmd(s))
+	cmd.AddCommand(newMockLLMCmd(s), newMockASRCmd(s), newMockTTSCmd(s), newMockAllCmd(s))
 	return cmd
 }
 
@@ -222,12 +222,9 @@ func (c *mockLLMCmd) run(ctx context.Context) (err error) {
 	if c.caOut != "" && !c.tls {
 		return usagef("--ca-out goes with --tls")
 	}
-	host, _, err := net.SplitHostPort(c.listen)
+	host, _, err := checkListen("listen", c.listen, c.anywhere)
 	if err != nil {
-		return usagef("--listen %s: write ADDRESS:PORT, such as 127.0.0.1:8000", c.listen)
-	}
-	if ip := net.ParseIP(host); !c.anywhere && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return usagef("--listen %s: others could reach it; use 127.0.0.1, or say --listen-anywhere", c.listen)
+		return err
 	}
 	clock := clocks.NewReal()
 	o.Epoch = epochOf(clock)

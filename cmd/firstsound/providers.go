@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"firstsound/asr"
 	"firstsound/asr/asrsim"
@@ -31,9 +32,9 @@ var (
 		}),
 		nothing[pipeline.VAD]("none", "no VAD: the recognizer alone ends turns"),
 	}
-	recognizers = sims("a model of a streaming service", asrsim.Defaults, asrProfiles(), func(e env, o asrsim.Options) asr.Recognizer {
+	recognizers = append(sims("a model of a streaming service", asrsim.Defaults, asrProfiles(), func(e env, o asrsim.Options) asr.Recognizer {
 		return asrsim.New(e.clock, e.seed, o)
-	})
+	}), liveRecognizers()...)
 	detectors = table[pipeline.TurnDetector]{
 		entry("semantic", "a model of a semantic turn detector", turnsim.Defaults, func(e env, o turnsim.Options) pipeline.TurnDetector {
 			return turnsim.New(e.clock, e.seed, o)
@@ -52,9 +53,9 @@ var (
 		liveModel("ollama", "Ollama's own API", dialectOllama),
 		liveModel("anthropic", "Anthropic's messages", dialectAnthropic),
 	)
-	synthesizers = sims("a model of a streaming service", ttssim.Defaults, ttsProfiles(), func(e env, o ttssim.Options) tts.Synthesizer {
+	synthesizers = append(sims("a model of a streaming service", ttssim.Defaults, ttsProfiles(), func(e env, o ttssim.Options) tts.Synthesizer {
 		return ttssim.New(e.clock, e.seed, o)
-	})
+	}), liveSynthesizers()...)
 )
 
 // The models of services by name.
@@ -100,6 +101,10 @@ type env struct {
 	name   string // of a step
 	getenv func(string) string
 	atEnd  func(func()) // keeps what is to be called when the run is over
+
+	// Of real recognizers: see asr/live.Options. Nil: nobody is told.
+	sent, connected func(requestID string, a, b time.Duration)
+	pace            *pace // watches how late they get sound; nil: nobody does
 }
 
 // A table holds the providers of a stage, in the order in which they are shown.

@@ -36,6 +36,8 @@ var may = []struct{ dir, imports string }{
 	{"audio/ear", "audio! audio/playout audio/wavfile clocks"},
 	{"audio/impair", "audio! clocks"},
 	{"audio/signal", "clocks"},
+	{"audio/liveline", "audio! audio/codec audio/rtc audio/vad clocks"},
+	{"audio/wsline", "audio! audio/codec audio/liveline clocks"},
 	{"audio/wavfile", "audio!"},
 	{"audio", ""},
 	{"asr", "asr! audio! audio/codec audio/wavfile clocks"},

@@ -264,6 +264,11 @@ func (r *runCmd) run(ctx context.Context, settings []string) error {
 			reason = "interrupted"
 		}
 	}
+	if a.pace != nil {
+		if text := a.pace.String(); text != "" {
+			fmt.Fprintf(r.streams.err, "firstsound: %s\n", text)
+		}
+	}
 	rep, writeErr := rec.close(state, reason, end, clock)
 	if err := r.view.show(rep, r.streams); err != nil {
 		return err

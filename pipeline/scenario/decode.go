@@ -24,16 +24,16 @@ type key struct {
 	typ   reflect.Type
 }
 
-// keysOf returns the keys of the struct t, those of embedded structs among
-// them, in order.
+// keysOf returns the keys of the struct t, those of embedded structs, and of
+// fields with the tag ",inline", among them, in order.
 func keysOf(t reflect.Type) []key {
 	var keys []key
 	for f := range t.Fields() {
 		if !f.IsExported() {
 			continue
 		}
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct {
+		name, rest, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if (f.Anonymous || rest == "inline") && name == "" && f.Type.Kind() == reflect.Struct {
 			for _, k := range keysOf(f.Type) {
 				k.index = append(slices.Clone(f.Index), k.index...)
 				keys = append(keys, k)
@@ -105,6 +105,12 @@ func decode(n *node, v reflect.Value, path string) error {
 		return decodeList(n, v, path)
 	case reflect.Map:
 		return decodeMap(n, v, path)
+	case reflect.Interface:
+		x, err := n.plainValue(path)
+		if err == nil {
+			v.Set(reflect.ValueOf(x))
+		}
+		return err
 	}
 	if err := needScalar(n, path); err != nil {
 		return err
@@ -345,11 +351,56 @@ func decodeMap(n *node, v reflect.Value, path string) error {
 	return nil
 }
 
+// plainValue returns n as what YAML takes it for, for options that are passed on
+// as they are: a text, a truth value, a number, a list or a group.
+func (n *node) plainValue(path string) (any, error) {
+	switch n.kind {
+	case list:
+		all := []any{}
+		for i, item := range n.items {
+			x, err := item.plainValue(join(path, strconv.Itoa(i)))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, x)
+		}
+		return all, nil
+	case group:
+		all := map[string]any{}
+		for _, f := range n.fields {
+			x, err := f.value.plainValue(join(path, f.key))
+			if err != nil {
+				return nil, err
+			}
+			all[f.key] = x
+		}
+		return all, nil
+	}
+	if err := needScalar(n, path); err != nil {
+		return nil, err
+	}
+	switch n.tag {
+	case "!!bool":
+		var b bool
+		err := n.wrap(path, decodeScalar(n.text, reflect.ValueOf(&b).Elem()))
+		return b, err
+	case "!!int":
+		var i int
+		err := n.wrap(path, decodeScalar(n.text, reflect.ValueOf(&i).Elem()))
+		return i, err
+	case "!!float":
+		var f float64
+		err := n.wrap(path, decodeScalar(n.text, reflect.ValueOf(&f).Elem()))
+		return f, err
+	}
+	return n.text, nil
+}
+
 // encode returns v as a node: the inverse of decode.
 func encode(v reflect.Value) *node {
 	t := v.Type()
 	switch {
-	case t.Kind() == reflect.Pointer:
+	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Interface:
 		if v.IsNil() {
 			return &node{null: true}
 		}

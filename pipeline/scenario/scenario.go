@@ -188,7 +188,7 @@ func (b Block) Errorf(key, format string, args ...any) error {
 	n, path := b.node, b.path
 	if key != "" {
 		path = join(path, key)
-		if v := b.node.find(key); v != nil {
+		if v := b.node.find(key); v != nil && v.at.source != "" { // not one that Decode has added
 			n = v
 		}
 	}

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"firstsound/audio/codec"
+	"firstsound/audio/ear"
+	"firstsound/clocks/quantile"
+	"firstsound/pipeline/report"
+)
+
+// maxLate is the lateness of packets, at P99, from which on figures are marked.
+const maxLate = 5 * time.Millisecond
+
+// A callReport is what all calls came to, as JSON: times are nanoseconds.
+type callReport struct {
+	Format   string    `json:"format"`
+	URL      string    `json:"url"`
+	Protocol string    `json:"protocol"`
+	Codec    string    `json:"codec,omitempty"`
+	Calls    int       `json:"calls"`
+	Turns    []turnEar `json:"turns"`
+
+	Answered, NoAnswer, Overlap int `json:"-"`
+
+	FirstSound  quantile.Distribution  `json:"first_sound_ns"` // on the wire
+	FirstSpeech quantile.Distribution  `json:"first_speech_ns"`
+	Fixed       quantile.Distribution  `json:"first_sound_fixed_ns"`
+	NetEq       quantile.Distribution  `json:"first_sound_neteq_ns"`
+	BargeIn     quantile.Distribution  `json:"barge_in_stop_ns"`
+	Late        quantile.Distribution  `json:"send_late_ns"`
+	Agent       *quantile.Distribution `json:"agent_first_sound_ns,omitempty"` // as the agent says
+	Beyond      *quantile.Distribution `json:"beyond_agent_ns,omitempty"`      // on the wire less as the agent says, with the wait for the packet
+	Budget      errorBudget            `json:"error_budget"`
+	Errors      []string               `json:"errors,omitempty"`
+	Stage       ear.Stage              `json:"stage"` // the furthest of a call
+	Drift       []float64              `json:"drift_ppm,omitempty"`
+	calls       []*callResult
+	connected   *quantile.Series
+	codec       codec.Codec
+}
+
+// An errorBudget says how far figures may be off, and what is in them.
+type errorBudget struct {
+	Onset      [2]time.Duration `json:"onset_ns"` // earliest, latest
+	Packet     time.Duration    `json:"packet_ns"`
+	Codec      time.Duration    `json:"codec_ns"`
+	LateP99    *int64           `json:"send_late_p99_ns,omitempty"`
+	FixedDelay time.Duration    `json:"fixed_buffer_ns"`
+}
+
+// A turnEar is what was heard in a turn.
+type turnEar struct {
+	Call      int             `json:"call"`
+	Turn      int             `json:"turn"`
+	RequestID string          `json:"request_id"`
+	Utterance string          `json:"utterance"`
+	Status    ear.Status      `json:"status"`
+	Stage     ear.Stage       `json:"stage"`
+	Kind      string          `json:"kind,omitempty"` // of the first sound: speech, tone or short
+	Packet    *time.Duration  `json:"first_packet_ns,omitempty"`
+	Sound     *time.Duration  `json:"first_sound_ns,omitempty"` // from the end of speech, on the wire
+	Fixed     *time.Duration  `json:"first_sound_fixed_ns,omitempty"`
+	NetEq     *time.Duration  `json:"first_sound_neteq_ns,omitempty"`
+	Speech    *time.Duration  `json:"first_speech_ns,omitempty"`
+	Waited    time.Duration   `json:"uplink_packet_ns"` // from the end of speech until its packet left
+	TalkOver  time.Duration   `json:"talk_over_ns"`
+	Stopped   *time.Duration  `json:"barge_in_stop_ns,omitempty"`
+	Lost      time.Duration   `json:"lost_ns"`
+	Concealed time.Duration   `json:"concealed_ns"`
+	Stretched time.Duration   `json:"stretched_ns"`
+	Squeezed  time.Duration   `json:"squeezed_ns"`
+	Agent     *report.TurnRow `json:"agent,omitempty"` // what the agent says of the same turn, on its own clock
+	Offset    *time.Duration  `json:"agent_clock_ns,omitempty"`
+	AgentTTFS *time.Duration  `json:"agent_ttfs_ns,omitempty"`
+}
+
+func since(m *time.Duration, end time.Duration) *time.Duration {
+	if m == nil {
+		return nil
+	}
+	d := *m - end
+	return &d
+}
+
+func newCallReport(c *caller, results []*callResult) *callReport {
+	r := &callReport{Format: "firstsound.calls/1", URL: c.address.Redacted(), Protocol: c.protocol, Calls: len(results), calls: results, connected: quantile.New(1 << 16)}
+	const keep = 1 << 16
+	sound, speech, fixed, neteq := quantile.New(keep), quantile.New(keep), quantile.New(keep), quantile.New(keep)
+	barge, late, agent, beyond := quantile.New(keep), quantile.New(keep), quantile.New(keep), quantile.New(keep)
+	add := func(s *quantile.Series, d *time.Duration) {
+		if d != nil {
+			s.Add(int64(*d))
+		}
+	}
+	order := []ear.Stage{ear.Nothing, ear.Connected, ear.Track, ear.Packets, ear.SoundCame}
+	further := func(s ear.Stage) {
+		if slices.Index(order, s) > slices.Index(order, r.Stage) {
+			r.Stage = s
+		}
+	}
+	for _, call := range results {
+		if call == nil {
+			continue
+		}
+		if call.err != nil {
+			r.Errors = append(r.Errors, fmt.Sprintf("call %d: %v", call.number, call.err))
+		}
+		if call.codec.Name != "" {
+			r.Codec, r.codec = call.codec.Name, call.codec
+		}
+		further(call.stage)
+		add(r.connected, call.connected)
+		for _, d := range call.late {
+			late.Add(int64(d))
+		}
+		if call.drift != nil {
+			r.Drift = append(r.Drift, *call.drift)
+		}
+		for i, h := range call.heard {
+			t := call.turn(i, h)
+			r.Turns = append(r.Turns, t)
+			further(t.Stage)
+			switch t.Status {
+			case ear.Answered:
+				r.Answered++
+			case ear.Overlap:
+				r.Overlap++
+			default:
+				r.NoAnswer++
+			}
+			add(sound, t.Sound)
+			add(speech, t.Speech)
+			add(fixed, t.Fixed)
+			add(neteq, t.NetEq)
+			add(barge, t.Stopped)
+			add(agent, t.AgentTTFS)
+			if t.Sound != nil && t.AgentTTFS != nil {
+				beyond.Add(int64(*t.Sound - *t.AgentTTFS))
+			}
+		}
+	}
+	r.FirstSound, r.FirstSpeech, r.Fixed, r.NetEq = sound.Distribution(), speech.Distribution(), fixed.Distribution(), neteq.Distribution()
+	r.BargeIn, r.Late = barge.Distribution(), late.Distribution()
+	if d := agent.Distribution(); d.N > 0 {
+		b := beyond.Distribution()
+		r.Agent, r.Beyond = &d, &b
+	}
+	r.Budget = errorBudget{Onset: onsetError(r.Codec), Packet: codec.Frame, Codec: r.codec.Delay, LateP99: r.Late.P99.Value, FixedDelay: ear.Defaults(8000).Fixed}
+	return r
+}
+
+// onsetError is how far the onset of speech is off: webrtc.md's measurements of the
+// same method, of G.711 and of Opus.
+func onsetError(name string) [2]time.Duration {
+	if name == codec.Opus {
+		return [2]time.Duration{-2 * time.Millisecond, 10 * time.Millisecond}
+	}
+	return [2]time.Duration{-2 * time.Millisecond, 2 * time.Millisecond}
+}
+
+// turn says what was heard in turn i.
+func (c *callResult) turn(i int, h ear.Report) turnEar {
+	a := c.asked[i]
+	t := turnEar{
+		Call: c.number, Turn: i + 1, RequestID: a.id, Utterance: a.utterance.ID, Status: h.Status, Stage: h.Stage, Kind: h.Kind,
+		Waited: a.leaves - a.End, TalkOver: h.TalkOver, Stopped: h.Stopped,
+		Lost: h.Lost, Concealed: h.Concealed, Stretched: h.Stretched, Squeezed: h.Squeezed, Offset: c.offset,
+	}
+	if m := h.FirstPacket; m != nil {
+		t.Packet = since(&m.Wire, a.End)
+	}
+	if m := h.FirstSound; m != nil && h.Status == ear.Answered {
+		t.Sound, t.Fixed, t.NetEq = since(&m.Wire, a.End), since(m.Fixed, a.End), since(m.NetEq, a.End)
+	}
+	if m := h.FirstSpeech; m != nil && h.Status == ear.Answered {
+		t.Speech = since(&m.Wire, a.End)
+	}
+	if row := c.rows[a.id]; row != nil {
+		t.Agent = row
+		if row.TTFS != nil {
+			d := time.Duration(*row.TTFS)
+			t.AgentTTFS = &d
+		}
+	}
+	return t
+}
+
+func (r *callReport) write(c *callCmd) error {
+	if c.out != "" {
+		if err := os.MkdirAll(c.out, 0o755); err != nil {
+			return err
+		}
+		name := filepath.Join(c.out, "calls.json")
+		if _, err := os.Stat(name); err == nil && !c.overwrite {
+			return usagef("%s is there already: name another folder, or say --overwrite", name)
+		}
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			return err
+		}
+		if err := writeFile(name, append(text, '\n')); err != nil {
+			return err
+		}
+	}
+	if c.json {
+		e := json.NewEncoder(c.streams.out)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	r.text(c.streams.out)
+	return nil
+}
+
+func ms[T ~int64](d *T) string {
+	if d == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f", float64(*d)/1e6)
+}
+
+// text prints the report.
+func (r *callReport) text(w io.Writer) {
+	fmt.Fprintf(w, "%s  %s", r.URL, r.Protocol)
+	if r.Codec != "" {
+		fmt.Fprintf(w, "  %s", r.Codec)
+	}
+	fmt.Fprintf(w, "\ncalls %d  turns %d  answered %d  no answer %d  talk-over %d\n", r.Calls, len(r.Turns), r.Answered, r.NoAnswer, r.Overlap)
+	if d := r.connected.Distribution(); d.N > 0 {
+		fmt.Fprintf(w, "connected after %s ms on average, %s at most\n", ms(d.Mean), ms(d.Max))
+	}
+	for _, e := range r.Errors {
+		fmt.Fprintf(w, "! %s\n", e)
+	}
+	if len(r.Turns) > 0 {
+		fmt.Fprintf(w, "\nfrom the end of speech, in ms\n%-9s %-18s %9s %9s %9s %9s %9s  %s\n", "turn", "recording", "wire", "fixed", "neteq", "speech", "agent", "remarks")
+	}
+	for i, t := range r.Turns {
+		if i == 20 {
+			fmt.Fprintf(w, "… %d more turns; --json shows all\n", len(r.Turns)-i)
+			break
+		}
+		fmt.Fprintf(w, "%-9s %-18.18s %9s %9s %9s %9s %9s  %s\n", fmt.Sprintf("%d.%d", t.Call, t.Turn), t.Utterance,
+			ms(t.Sound), ms(t.Fixed), ms(t.NetEq), ms(t.Speech), ms(t.AgentTTFS), strings.Join(t.remarks(), ", "))
+	}
+	fmt.Fprintln(w)
+	line := func(name string, d quantile.Distribution) {
+		if d.N == 0 {
+			return
+		}
+		fmt.Fprintf(w, "%-34s n %-4d P50 %s  P95 %s  P99 %s  max %s ms\n", name, d.N, shownFigure(d.P50), shownFigure(d.P95), shownFigure(d.P99), ms(d.Max))
+	}
+	line("first sound, on the wire", r.FirstSound)
+	line(fmt.Sprintf("first sound, fixed buffer %d ms", r.Budget.FixedDelay.Milliseconds()), r.Fixed)
+	line("first sound, NetEq (model)", r.NetEq)
+	line("first speech, on the wire", r.FirstSpeech)
+	if r.Agent != nil {
+		line("as the agent says", *r.Agent)
+		line("beyond the agent's word", *r.Beyond)
+	}
+	line("barge-in: silent after", r.BargeIn)
+	line("our packets were late by", r.Late)
+	if len(r.Turns) > 0 {
+		b := r.Budget
+		fmt.Fprintf(w, "\nerror budget: onset %+d…%+d ms; send lateness P99 %s ms. In the figures: packet %d ms each way, codec %.1f ms.\n",
+			b.Onset[0].Milliseconds(), b.Onset[1].Milliseconds(), ms(b.LateP99), b.Packet.Milliseconds(), float64(b.Codec)/1e6)
+	}
+	if r.Late.P99.Value != nil && time.Duration(*r.Late.P99.Value) > maxLate {
+		fmt.Fprintf(w, "! our packets left more than %v late (P99): this computer is too busy for figures in milliseconds\n", maxLate)
+	}
+	if row, t := r.slowest(); row != nil {
+		fmt.Fprintf(w, "\nthe slowest turn, %s, by the agent's own marks:\n", t.RequestID)
+		for _, s := range row.Segments {
+			fmt.Fprintf(w, "  %-18s %9.1f ms  %s\n", s.Stage, float64(s.End-s.Start)/1e6, s.Setting)
+		}
+		if t.Sound != nil && t.AgentTTFS != nil {
+			fmt.Fprintf(w, "  %-18s %9.1f ms  to the ear, on the wire\n", "network", float64(*t.Sound-*t.AgentTTFS)/1e6)
+		}
+	}
+}
+
+func shownFigure(f quantile.Figure) string {
+	if f.Value == nil {
+		return "-"
+	}
+	s := ms(f.Value)
+	if f.Low != nil && f.High != nil {
+		s += fmt.Sprintf(" [%s, %s]", ms(f.Low), ms(f.High))
+	}
+	return s
+}
+
+// slowest returns the slowest turn of which the agent has told.
+func (r *callReport) slowest() (row *report.TurnRow, slow turnEar) {
+	for _, t := range r.Turns {
+		if t.Agent != nil && t.Sound != nil && (row == nil || *t.Sound > *slow.Sound) {
+			row, slow = t.Agent, t
+		}
+	}
+	return row, slow
+}
+
+func (t *turnEar) remarks() (list []string) {
+	add := func(name string, d time.Duration) {
+		if d != 0 {
+			list = append(list, fmt.Sprintf("%s %.0f ms", name, float64(d)/1e6))
+		}
+	}
+	if t.Status != ear.Answered {
+		list = append(list, fmt.Sprintf("%s (%s)", t.Status, t.Stage))
+	}
+	if t.Kind != "" && t.Kind != "speech" {
+		list = append(list, "begins with a "+t.Kind)
+	}
+	add("talk-over", t.TalkOver)
+	if t.Stopped != nil {
+		add("silent after", *t.Stopped)
+	}
+	add("lost", t.Lost)
+	add("concealed", t.Concealed)
+	return list
+}
+
+// verdict is the error that the command ends with.
+func (r *callReport) verdict(strict bool) error {
+	switch {
+	case r.Answered+r.Overlap == 0:
+		reached := map[ear.Stage]string{
+			ear.Nothing: "no connection came about", ear.Connected: "the calls were connected, and no sound track came",
+			ear.Track: "packets came, but none after the end of speech", ear.Packets: "packets came, with silence in them",
+		}[r.Stage]
+		return fmt.Errorf("no turn was answered: %s", reached)
+	case strict && r.NoAnswer > 0:
+		return fmt.Errorf("strict: %d of %d turns had no answer", r.NoAnswer, len(r.Turns))
+	case strict && r.Late.P99.Value != nil && time.Duration(*r.Late.P99.Value) > maxLate:
+		return errors.New("strict: our packets left too late")
+	}
+	return nil
+}

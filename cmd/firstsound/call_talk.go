@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"firstsound/audio"
+	"firstsound/audio/codec"
+	"firstsound/audio/ear"
+	"firstsound/audio/rtc"
+	"firstsound/pipeline/report"
+)
+
+// A voiceLine is a call to an agent, at the caller's end.
+type voiceLine interface {
+	// speak plays f as the microphone from now on, and returns when its first
+	// sample is said.
+	speak(f audio.Frame) (time.Duration, error)
+	codec() codec.Codec
+	// announce tells the agent, if it is ours, that a recording begins at a moment.
+	announce(ctx context.Context, requestID, utterance string, at time.Duration)
+	// leaves returns when the packet with the sample that is said at a moment leaves.
+	leaves(at time.Duration) time.Duration
+	// late returns by how much packets left later than they were due.
+	late() []time.Duration
+	close()
+}
+
+// A talk is one call.
+type talk struct {
+	c      *caller
+	number int
+	line   voiceLine
+
+	mu      sync.Mutex
+	packets []ear.Packet
+	loud    []time.Duration // when packets with sound came
+	rows    map[string]*report.TurnRow
+	offset  *time.Duration // of the agent's clock to ours
+	least   time.Duration  // the round trip that offset comes from
+	ended   error          // why nothing more comes
+	track   bool
+}
+
+// A turnAsked is what was said in a turn.
+type turnAsked struct {
+	ear.Turn
+	id        string
+	utterance *audio.Utterance
+	leaves    time.Duration // when the end of speech is on the wire
+	frame     audio.Frame
+	began     time.Duration
+	barged    bool // it was spoken into the answer before
+}
+
+// audibleGate is the level of a packet that counts as sound while the call goes on.
+// What the report says comes from package ear; this decides only when to go on.
+const audibleGate = -50.0 // dBFS
+
+// hear takes a packet of the agent.
+func (t *talk) hear(p ear.Packet) {
+	loud := audio.RMS(p.Sound) > audibleGate
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.track = true
+	t.packets = append(t.packets, p)
+	if loud {
+		t.loud = append(t.loud, p.Arrived)
+	}
+}
+
+// sounds returns the first and the last packet with sound after a time.
+func (t *talk) sounds(after time.Duration) (first, last time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := len(t.loud) - 1; i >= 0 && t.loud[i] > after; i-- {
+		first, ok = t.loud[i], true
+	}
+	if ok {
+		last = t.loud[len(t.loud)-1]
+	}
+	return first, last, ok
+}
+
+func (t *talk) broken() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+func (t *talk) end(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended == nil {
+		if err == nil {
+			err = errors.New("the agent hung up")
+		}
+		t.ended = err
+	}
+}
+
+// A callResult is what a call came to.
+type callResult struct {
+	number    int
+	err       error
+	connected *time.Duration // from the offer to the connection
+	stage     ear.Stage      // reached
+	codec     codec.Codec
+	asked     []turnAsked
+	heard     []ear.Report
+	rows      map[string]*report.TurnRow
+	offset    *time.Duration
+	roundTrip time.Duration
+	late      []time.Duration
+	drift     *float64
+	driftWhy  string
+	lost      int
+	kernel    bool
+}
+
+// call makes a call and plays its turns. done is called after each.
+func (c *caller) call(ctx context.Context, number int, done func()) *callResult {
+	r := &callResult{number: number, stage: ear.Nothing}
+	t := &talk{c: c, number: number, rows: map[string]*report.TurnRow{}}
+	began := c.clock.Now()
+	var err error
+	if c.protocol == "ws" || c.protocol == "twilio" {
+		err = c.dialSocket(ctx, t)
+	} else {
+		err = c.dialPeer(ctx, t)
+	}
+	if err != nil {
+		r.err = err
+		return r
+	}
+	connected := c.clock.Now() - began
+	r.connected, r.stage, r.codec = &connected, ear.Connected, t.line.codec()
+	for n := 1; n <= c.turns && ctx.Err() == nil; n++ {
+		a, err := t.turn(ctx, n, r.asked)
+		if a != nil {
+			r.asked = append(r.asked, *a)
+		}
+		done()
+		if err != nil {
+			r.err = err
+			break
+		}
+	}
+	c.clock.Sleep(ctx, 100*time.Millisecond) // for the agent's last marks
+	r.late = t.line.late()
+	t.line.close()
+	t.judge(r)
+	return r
+}
+
+// turn plays one recording and waits for the answer's end, or for the moment to
+// speak into it.
+func (t *talk) turn(ctx context.Context, n int, before []turnAsked) (*turnAsked, error) {
+	c := t.c
+	u := c.recordings[(t.number-1+n-1)%len(c.recordings)]
+	f := audio.Resample(u.Sound, t.line.codec().Rate)
+	a := &turnAsked{id: c.requestID(t.number, n), utterance: u, frame: f}
+	at, err := t.line.speak(f)
+	if err != nil {
+		return nil, err
+	}
+	t.line.announce(ctx, a.id, u.ID, at)
+	a.began, a.Start, a.End = at, at+u.Start, at+u.End
+	a.leaves = t.line.leaves(a.End)
+	if len(before) > 0 {
+		_, last, ok := t.sounds(before[len(before)-1].End)
+		a.barged = ok && last > at-60*time.Millisecond
+	}
+	err = t.listen(ctx, a)
+	a.Until = max(c.clock.Now(), a.End)
+	return a, err
+}
+
+// listen waits until the turn is over.
+func (t *talk) listen(ctx context.Context, a *turnAsked) error {
+	c := t.c
+	whole := a.began + a.frame.Duration()
+	for {
+		if err := c.clock.Sleep(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+		if err := t.broken(); err != nil {
+			return err
+		}
+		now := c.clock.Now()
+		first, last, ok := t.sounds(a.End)
+		switch {
+		case now < whole:
+		case !ok && now > a.End+c.wait:
+			return nil
+		case ok && c.interruptAfter != nil && now >= first+*c.interruptAfter && now < last+100*time.Millisecond:
+			return nil
+		case ok && now > last+c.quiet:
+			return c.clock.Sleep(ctx, c.gap)
+		case ok && now > first+2*time.Minute:
+			return fmt.Errorf("the agent has spoken for two minutes")
+		}
+	}
+}
+
+// judge works out what was heard.
+func (t *talk) judge(r *callResult) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.track {
+		r.stage = ear.Track
+	}
+	r.rows, r.offset, r.roundTrip = t.rows, t.offset, t.least
+	o := ear.Defaults(t.line.codec().ClockRate)
+	o.CodecDelay = t.line.codec().Delay
+	s, err := ear.New(t.packets, o)
+	if err != nil {
+		r.err = errors.Join(r.err, err)
+		return
+	}
+	turns := make([]ear.Turn, len(r.asked))
+	for i, a := range r.asked {
+		turns[i] = a.Turn
+		turns[i].Reached = r.stage
+	}
+	if r.heard, err = s.Turns(turns); err != nil {
+		r.err = errors.Join(r.err, err)
+	}
+	r.drift, r.driftWhy = s.Drift()
+	if t.c.record != "" {
+		r.err = errors.Join(r.err, t.keep(r))
+	}
+}
+
+// fromRTC makes a packet of ours.
+func fromRTC(k rtc.Packet, f audio.Frame, kind ear.Kind) ear.Packet {
+	return ear.Packet{Index: k.Index, Timestamp: k.Timestamp, Arrived: k.Arrived, Kind: kind, Sound: f}
+}

@@ -162,6 +162,9 @@ func listProviders(w io.Writer, found []provider) error {
 			return err
 		}
 		options := scenario.Options(p.options)
+		if p.real() { // the stage has a timeout of its own
+			options = slices.DeleteFunc(options, func(o scenario.KV) bool { return o.Key == "timeout" })
+		}
 		if p.like != nil {
 			plain := scenario.Options(p.like)
 			options = slices.DeleteFunc(options, func(o scenario.KV) bool { return slices.Contains(plain, o) })
@@ -183,11 +186,12 @@ func listProviders(w io.Writer, found []provider) error {
 // else by the default scenario; nothing if that does not mention it.
 func (p provider) comment(key string) string {
 	if t := reflect.TypeOf(p.options); t != nil && t.Kind() == reflect.Struct {
-		for f := range t.Fields() {
-			if name, _, _ := strings.Cut(f.Tag.Get("yaml"), ","); name == key && f.Tag.Get("about") != "" {
-				return f.Tag.Get("about")
-			}
+		if text := aboutTag(t, key); text != "" {
+			return text
 		}
+	}
+	if p.real() {
+		return p.speechComment(key)
 	}
 	if p.stage == "agent.steps" || p.stage == "agent.tools" {
 		return scenario.Comment(p.stage + ".0." + key)

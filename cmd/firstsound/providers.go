@@ -8,6 +8,8 @@ import (
 	"firstsound/asr/asrsim"
 	"firstsound/audio/netsim"
 	"firstsound/audio/vad"
+	"firstsound/audio/vad/fvad"
+	"firstsound/audio/vad/silero"
 	"firstsound/clocks"
 	"firstsound/llm"
 	"firstsound/llm/llmsim"
@@ -29,6 +31,22 @@ var (
 	vads = table[pipeline.VAD]{
 		entry("energy", "by level with an adaptive floor, worked out once for each recording", vad.Defaults, func(e env, o vad.Options) pipeline.VAD {
 			return vad.NewListener(e.clock, e.seed, o)
+		}),
+		opened("fvad", "WebRTC's detector, which runs in this program", fvad.Defaults, func(e env, o fvad.Options) (pipeline.VAD, error) {
+			m, err := fvad.Open(o)
+			if err != nil {
+				return nil, err
+			}
+			e.atEnd(m.Close)
+			return m.Listener(e.clock, e.seed), nil
+		}),
+		opened("silero", "Silero v6 by ONNX Runtime; audio/vad/silero/fetch.sh fetches both", silero.Defaults, func(e env, o silero.Options) (pipeline.VAD, error) {
+			m, err := silero.Open(o)
+			if err != nil {
+				return nil, err
+			}
+			e.atEnd(m.Close)
+			return m.Listener(e.clock, e.seed), nil
 		}),
 		nothing[pipeline.VAD]("none", "no VAD: the recognizer alone ends turns"),
 	}

@@ -14,15 +14,26 @@ import (
 // live is a provider that is a real service or engine: it needs the computer's
 // clock. What build opens it hands to env.atEnd.
 func live[T, O any](name, about string, defaults func() O, build func(env, O) (T, error)) choice[T] {
+	c := opened(name, about, defaults, build)
+	open := c.make
+	c.make = func(e env, b scenario.Block) (none T, err error) {
+		if _, real := e.clock.(*clocks.Real); !real {
+			return none, b.Errorf("provider", "%s is a real one: it needs clock: real", name)
+		}
+		return open(e, b)
+	}
+	return c
+}
+
+// opened is a provider that can be missing here. What build opens it hands to
+// env.atEnd.
+func opened[T, O any](name, about string, defaults func() O, build func(env, O) (T, error)) choice[T] {
 	return choice[T]{
 		provider: provider{name: name, about: about, options: defaults()},
 		make: func(e env, b scenario.Block) (made T, err error) {
 			o := defaults()
 			if err := b.Decode(&o); err != nil {
 				return made, err
-			}
-			if _, real := e.clock.(*clocks.Real); !real {
-				return made, b.Errorf("provider", "%s is a real one: it needs clock: real", name)
 			}
 			if made, err = build(e, o); err != nil {
 				return made, b.Refuse(err)

@@ -39,6 +39,7 @@ var may = []struct{ dir, imports string }{
 	{"audio/liveline", "audio! audio/codec audio/rtc audio/vad clocks"},
 	{"audio/wsline", "audio! audio/codec audio/liveline clocks"},
 	{"audio/wavfile", "audio!"},
+	{"audio/realtime", "audio! audio/vad! clocks"},
 	{"audio", ""},
 	{"asr", "asr! audio! audio/codec audio/wavfile clocks"},
 	{"llm", "llm! clocks"},

@@ -31,7 +31,7 @@ func (x *session) respond(t time.Duration) {
 		case "error":
 			x.send(object{"type": "error", "error": object{"type": "server_error", "code": "server_error", "message": x.s.faults["error"]}})
 		case "garbage":
-			x.conn.Send(true, []byte("<html>Bad Gateway</html>"))
+			x.write(true, []byte("<html>Bad Gateway</html>"))
 		}
 		return
 	}

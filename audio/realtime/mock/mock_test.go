@@ -185,6 +185,35 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// A pause that is shorter than the silence that ends the speech does not end it.
+func TestPause(t *testing.T) {
+	for _, c := range []struct {
+		pause    time.Duration
+		speeches int
+	}{{450 * ms, 1}, {560 * ms, 2}} {
+		u := said(100*ms, 1600*ms)
+		clear(u.Sound.PCM[audio.Samples(600*ms, 24000):audio.Samples(600*ms+c.pause, 24000)])
+		var turn realtime.Turn
+		truths := inBubble(t, exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+			s, err := realtime.Dial(ctx, clock, o)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			turn, err = s.Turn(ctx, realtime.Request{Utterance: u})
+			return err
+		})
+		if n := len(truths[0].Speeches); n != c.speeches {
+			t.Errorf("a pause of %v makes %d speeches, want %d", c.pause, n, c.speeches)
+		}
+		// The answer to the first part is taken back, or was not begun.
+		last := turn.Answers[len(turn.Answers)-1]
+		if wait, err := last.Wait(); err != nil || wait < 925*ms || wait > 950*ms || last.Status != "completed" {
+			t.Errorf("a pause of %v: first sound after %v, %v, %s", c.pause, wait, err, last.Status)
+		}
+	}
+}
+
 // The caller cuts the answer off: by a word, and by speaking.
 func TestCut(t *testing.T) {
 	long := exact()
@@ -297,17 +326,18 @@ func TestSilent(t *testing.T) {
 func TestHangUp(t *testing.T) {
 	why := errors.New("hang up")
 	truths := inBubble(t, exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
-		ctx, cancel := clocks.WithCancel(ctx, clock)
-		s, err := realtime.Dial(ctx, clock, o)
+		call, cancel := clocks.WithCancel(ctx, clock)
+		s, err := realtime.Dial(call, clock, o)
 		if err != nil {
 			return err
 		}
-		defer s.Close()
 		clock.At(555*ms, func() { cancel(why) })
-		if _, err := s.Turn(ctx, realtime.Request{Utterance: said(300*ms, 1300*ms)}); !errors.Is(err, why) || clock.Now() != 555*ms {
+		_, err = s.Turn(call, realtime.Request{Utterance: said(300*ms, 1300*ms)})
+		if !errors.Is(err, why) || clock.Now() != 555*ms {
 			return fmt.Errorf("%v at %v", err, clock.Now())
 		}
-		return nil
+		s.Close()
+		return clock.Sleep(ctx, ms) // for the mock to notice
 	})
 	if truths[0].Ended != "client_gone" {
 		t.Errorf("%+v", truths[0])

@@ -79,10 +79,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) 
 // answer holds one session.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	n := int(s.sessions.Add(1) - 1)
-	x := &session{s: s, seed: n, silence: s.o.Silence, finds: true, interrupts: true}
-	x.truth = Truth{RequestID: r.Header.Get("X-Request-Id"), Number: n, Arrived: s.clock.Now(), Speeches: []Speech{}, Responses: []Response{}}
-	if x.truth.RequestID == "" {
-		x.truth.RequestID = fmt.Sprintf("realtime-%d", n)
+	x := newSession(s, n)
+	if id := r.Header.Get("X-Request-Id"); id != "" {
+		x.truth.RequestID = id
 	}
 	defer func() {
 		x.truth.Done = s.clock.Now()

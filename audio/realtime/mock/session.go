@@ -28,6 +28,7 @@ type object map[string]any
 type session struct {
 	s     *Server
 	conn  *socket.Conn
+	write func(text bool, data []byte) (time.Duration, error) // conn's
 	todo  *clocks.Queue[func()]
 	truth Truth
 	seed  int
@@ -67,11 +68,18 @@ type inbound struct {
 	} `json:"session"`
 }
 
+// newSession returns the session of a Server with a number.
+func newSession(s *Server, n int) *session {
+	x := &session{s: s, seed: n, silence: s.o.Silence, finds: true, creates: true, interrupts: true}
+	x.truth = Truth{RequestID: fmt.Sprintf("realtime-%d", n), Number: n, Arrived: s.clock.Now(), Speeches: []Speech{}, Responses: []Response{}}
+	x.todo = clocks.NewQueue[func()](s.clock, "a session of the mock")
+	x.ear, _ = vad.NewEnergy(rate) // a rate to work with
+	return x
+}
+
 // hold talks until the client has gone or ctx ends.
 func (x *session) hold(ctx context.Context, conn *socket.Conn) {
-	x.conn, x.creates = conn, true
-	x.todo = clocks.NewQueue[func()](x.s.clock, "a session of the mock")
-	x.ear, _ = vad.NewEnergy(rate) // a rate to work with
+	x.conn, x.write = conn, conn.Send
 	g, inner := clocks.NewGroup(ctx, x.s.clock)
 	g.Go("messages of a client", func() error {
 		defer x.todo.Close()
@@ -92,6 +100,9 @@ func (x *session) hold(ctx context.Context, conn *socket.Conn) {
 	for !x.ended {
 		f, ok := x.todo.Get(inner)
 		if !ok {
+			if ctx.Err() != nil {
+				x.end("stopped")
+			}
 			x.end("client_gone")
 			break
 		}
@@ -146,7 +157,7 @@ func (x *session) send(v object) time.Duration {
 	text, err := json.Marshal(v)
 	var at time.Duration
 	if err == nil {
-		at, err = x.conn.Send(true, text)
+		at, err = x.write(true, text)
 	}
 	if err != nil {
 		x.end("client_gone")

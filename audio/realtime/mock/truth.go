@@ -24,7 +24,7 @@ type Truth struct {
 	Speeches  []Speech       `json:"speeches"`
 	Responses []Response     `json:"responses"`
 	Done      time.Duration  `json:"done_ns"`
-	Ended     string         `json:"ended"` // client_gone, fault, context, or what was wrong
+	Ended     string         `json:"ended"` // client_gone, stopped, refused, fault, or what was wrong
 }
 
 // A Speech is what the mock took for one.

@@ -4,7 +4,11 @@
 // @echogarden/fvad-wasm 0.2.0 (fvad.wasm, LICENSE-fvad), run by wazero.
 //
 // It learns the noise while it listens, and takes unknown noise for speech at
-// first: up to 100 ms in its stricter modes.
+// first. Over the 26 recordings of package corpus it places the end of the speech
+// (least, median, most) +55, +156, +220 ms after the true one in mode 0 and -122,
+// +104, +160 ms in mode 3; modes 0 to 2 take the noise at the beginning for
+// speech nearly always, mode 3 in 4 recordings. With noise 20 dB below the speech
+// and more it is of no use. vadtest measures that.
 package fvad
 
 import (

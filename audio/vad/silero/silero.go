@@ -1,6 +1,11 @@
 // Package silero is Silero VAD v6: a small recurrent network that judges frames
 // of 32 ms. The network and ONNX Runtime, which computes it, are two files that
 // fetch.sh puts into a folder; nothing of them is linked.
+//
+// Over the 26 recordings of package corpus it places the end of the speech -24 to
+// +184 ms after the true one, the median +66, and over the same with white noise
+// 10 dB below the speech +1 to +264 ms, the median +131 (at a probability of 0.35,
+// by the end of the last frame above it). vadtest measures that.
 package silero
 
 import (
@@ -42,7 +47,7 @@ type Options struct {
 }
 
 // Defaults are the thresholds of its authors, 0.5 to begin and 0.35 to go on, and
-// 0.1 ms a frame.
+// the 0.1 ms that a frame takes on a core with nothing else to do.
 func Defaults() Options {
 	o := Options{Options: engine.Defaults()}
 	o.Inference = random.MustParse("100us")

@@ -10,21 +10,22 @@ import (
 	"firstsound/clocks"
 )
 
-// A Speech replays an utterance on a clock, with no line in between, and silence
-// behind it without end.
+// A Speech replays an utterance on a clock, with no line in between.
 type Speech struct {
 	clock  clocks.Clock
 	u      *audio.Utterance
 	frame  time.Duration
-	live   bool // it does not say that it is a recording
+	quiet  time.Duration // silence that Frames yields behind it before the line ends
+	live   bool          // it does not say that it is a recording
 	began  time.Duration
 	broken time.Duration
 	err    error
 }
 
-// NewSpeech returns a Speech of u that begins now, in frames of 20 ms.
+// NewSpeech returns a Speech of u that begins now, in frames of 20 ms, with 2 s
+// of silence behind it. Await waits for silence without end.
 func NewSpeech(c clocks.Clock, u *audio.Utterance) *Speech {
-	return &Speech{clock: c, u: u, frame: 20 * time.Millisecond, began: c.Now(), broken: math.MaxInt64}
+	return &Speech{clock: c, u: u, frame: 20 * time.Millisecond, quiet: 2 * time.Second, began: c.Now(), broken: math.MaxInt64}
 }
 
 // Break makes the line break once it has carried offset: Frames and Await then
@@ -50,14 +51,11 @@ func (s *Speech) Await(ctx context.Context, offset time.Duration) (time.Duration
 	return s.began + offset, nil
 }
 
-// quiet is how much silence Frames yields behind the recording before it ends.
-const quiet = 2 * time.Second
-
 // Frames implements audio.Speech.
 func (s *Speech) Frames(ctx context.Context) iter.Seq2[audio.Frame, error] {
 	return func(yield func(audio.Frame, error) bool) {
 		rate, pcm := s.u.Sound.Rate, s.u.Sound.PCM
-		end := s.u.Sound.Duration() + quiet
+		end := s.u.Sound.Duration() + s.quiet
 		for at := s.frame; at <= end; at += s.frame {
 			if _, err := s.Await(ctx, at); err != nil {
 				yield(audio.Frame{}, err)

@@ -58,6 +58,7 @@ func Run(t *testing.T, s Subject) {
 		})
 	}
 	t.Run("same", s.same)
+	t.Run("cut off", s.cutOff)
 	t.Run("rates", s.rates)
 }
 
@@ -228,6 +229,37 @@ func (s Subject) same(t *testing.T) {
 					t.Errorf("frames of %v: activity %d at %v, in virtual time at %v", frame, i, got[i].At, want[i].At)
 				}
 			}
+		}
+	}
+}
+
+// cutOff: a line that ends within the hangover is taken to go on in silence, and
+// the stop is told when that has lasted long enough.
+func (s Subject) cutOff(t *testing.T) {
+	const frame = 20 * time.Millisecond
+	u := *s.Utterance
+	u.Sound.PCM = u.Sound.PCM[:audio.Samples((u.End/frame+2)*frame, u.Sound.Rate)]
+	line := func(live bool) func(clock clocks.Clock) audio.Speech {
+		return func(clock clocks.Clock) audio.Speech {
+			sp := NewSpeech(clock, &u)
+			sp.quiet, sp.live = 0, live
+			return sp
+		}
+	}
+	want := s.on(t, true, line(false))
+	if n := len(want); n == 0 || want[n-1].Speech || want[n-1].At < want[n-1].Offset+s.Stop {
+		t.Fatalf("%+v", want)
+	}
+	for _, live := range []bool{false, true} {
+		if live && s.OnlyKnown {
+			continue
+		}
+		got := s.on(t, false, line(live))
+		last := len(want) - 1
+		if err := equal(got, want); err != nil {
+			t.Error(err)
+		} else if late := got[last].At - want[last].At; late < 0 || late > frame {
+			t.Errorf("the stop is told at %v, in virtual time at %v", got[last].At, want[last].At)
 		}
 	}
 }

@@ -22,10 +22,10 @@ test: setup vet race short-fuzz short-bench ## everything: installs what the tes
 
 # What the tests use beyond Go: a C compiler for the race detector, SimPy to
 # compare the model of a server with, httpx to compare the streaming client
-# with, and the engines that made the recordings. The official SDKs, which the
-# mock is held against, are npm packages.
-PACKAGES = gcc libc6-dev flite espeak-ng python3-simpy python3-httpx
-SDK      = cmd/firstsound/testdata/sdk
+# with, and the engines that speak, recognize and made the recordings. The
+# official SDKs, which the mocks are held against, are npm packages; so is Silero.
+PACKAGES = gcc libc6-dev flite libflite1 espeak-ng libpocketsphinx3 pocketsphinx-en-us python3-simpy python3-httpx
+SDKS     = cmd/firstsound/testdata/sdk asr/asrmock/testdata/sdk tts/ttsmock/testdata/sdk
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
 setup: ## install what the tests need (Debian packages), if it is missing
@@ -35,8 +35,10 @@ setup: ## install what the tests need (Debian packages), if it is missing
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	if [ -n "$$missing" ]; then echo "installing$$missing"; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install $$missing >/dev/null; fi
-	@if [ ! -d $(SDK)/node_modules ] || [ $(SDK)/package-lock.json -nt $(SDK)/node_modules ]; then \
-	  echo "installing the SDKs in $(SDK)"; npm ci --prefix $(SDK) --no-audit --no-fund --silent && touch $(SDK)/node_modules; fi
+	@for sdk in $(SDKS); do \
+	  if [ ! -d $$sdk/node_modules ] || [ $$sdk/package-lock.json -nt $$sdk/node_modules ]; then \
+	    echo "installing the SDKs in $$sdk"; npm ci --prefix $$sdk --no-audit --no-fund --silent && touch $$sdk/node_modules || exit 1; fi; done
+	@sh audio/vad/silero/fetch.sh
 
 vet:
 	$(GO) vet ./...

@@ -35,6 +35,7 @@ type Audible struct {
 	// come to nothing.
 	first   int64
 	started bool
+	level   bool // all samples so far are equal to first
 
 	// Sums since the beginning of the stream. They may wrap: only differences
 	// over one window are used.
@@ -79,7 +80,13 @@ func (a *Audible) Push(f Frame) (offset int, found bool, err error) {
 	}
 	pcm := f.PCM
 	if !a.started && len(pcm) > 0 {
-		a.first, a.started = int64(pcm[0]), true
+		a.first, a.started, a.level = int64(pcm[0]), true, true
+	}
+	if a.level {
+		n := same(pcm, int16(a.first))
+		a.skip(n)
+		pcm = pcm[n:]
+		a.level = len(pcm) == 0
 	}
 	// Windows open and close every hop; between those points there is only
 	// summing up.
@@ -99,6 +106,29 @@ func (a *Audible) Push(f Frame) (offset int, found bool, err error) {
 		}
 	}
 	return a.offset, a.found, nil
+}
+
+// same returns how many samples at the head of pcm are equal to x.
+func same(pcm []int16, x int16) int {
+	var many [64]int16 // arrays are compared many samples at a time
+	n := 0
+	if x == 0 {
+		for len(pcm)-n >= len(many) && *(*[len(many)]int16)(pcm[n:]) == many {
+			n += len(many)
+		}
+	}
+	for n < len(pcm) && pcm[n] == x {
+		n++
+	}
+	return n
+}
+
+// skip takes n samples equal to first, as all before them. The windows that open
+// and close in them have sums of 0, and none is above the level.
+func (a *Audible) skip(n int) {
+	a.pos += n
+	a.opened = a.pos/a.hop + 1
+	a.closed = max(0, a.pos-a.window+a.hop) / a.hop
 }
 
 // add sums up Σd and Σd² of the differences d = x - first, from Σx and Σx²,

@@ -199,6 +199,28 @@ func TestAudibleFrames(t *testing.T) {
 	}
 }
 
+// A stream whose head is level is looked at as any other, wherever it is cut.
+func TestAudibleLevelHead(t *testing.T) {
+	for _, rate := range []int{8000, 11025, 22050, 24000, 48000} {
+		for _, head := range []int{0, 1, rate / 400, rate / 100, rate/100 + 1, rate / 9} {
+			pcm := constant(head, 700)
+			pcm = append(pcm, sine(rate/10, rate, 200, 0.5)...)
+			want, _, _ := FirstAudible(Frame{rate, append([]int16{701}, pcm...)}) // not level from its second sample on
+			for _, cut := range []int{1, 7, 64, len(pcm)} {
+				a, _ := NewAudible(rate)
+				var got int
+				var found bool
+				for rest := pcm; len(rest) > 0; rest = rest[min(cut, len(rest)):] {
+					got, found, _ = a.Push(Frame{rate, rest[:min(cut, len(rest))]})
+				}
+				if hop := int(math.RoundToEven(float64(rate) / 1000)); !found || got > want || got < want-hop {
+					t.Errorf("%d samples at %d in pieces of %d: %d, %v; one sample later %d", head, rate, cut, got, found, want)
+				}
+			}
+		}
+	}
+}
+
 func TestSpeechBounds(t *testing.T) {
 	for _, rate := range []int{8000, 11025, 16000, 48000} {
 		for _, level := range []float64{math.Inf(-1), -70, -50, -40} {

@@ -20,26 +20,45 @@ type Queue[T any] struct {
 // NewQueue returns an empty queue. The name is for messages.
 func NewQueue[T any](c Clock, name string) *Queue[T] {
 	q := &Queue[T]{}
+	q.Init(c, name)
+	return q
+}
+
+// Init makes q an empty queue. It is NewQueue for a queue that is a part of
+// something else, and that must not be copied from then on.
+func (q *Queue[T]) Init(c Clock, name string) {
 	q.w = c.newWaiter(name, &q.space)
 	q.items = q.room[:0]
-	return q
+}
+
+// lock guards q, where its goroutines may run at the same time.
+func (q *Queue[T]) lock() {
+	if q.space.v == nil {
+		q.mu.Lock()
+	}
+}
+
+func (q *Queue[T]) unlock() {
+	if q.space.v == nil {
+		q.mu.Unlock()
+	}
 }
 
 // Put appends x. It never waits. What is put after Close is dropped.
 func (q *Queue[T]) Put(x T) {
-	q.mu.Lock()
+	q.lock()
 	if !q.closed {
 		q.items = append(q.items, x)
 	}
-	q.mu.Unlock()
+	q.unlock()
 	q.w.wake()
 }
 
 // Close says that no more values come.
 func (q *Queue[T]) Close() {
-	q.mu.Lock()
+	q.lock()
 	q.closed = true
-	q.mu.Unlock()
+	q.unlock()
 	q.w.wake()
 }
 
@@ -58,8 +77,8 @@ func (q *Queue[T]) Get(ctx context.Context) (x T, ok bool) {
 }
 
 func (q *Queue[T]) take() (x T, ok, closed bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	if q.head == len(q.items) {
 		return x, false, q.closed
 	}

@@ -7,7 +7,7 @@ FUZZ  ?= 5000x
 BENCH ?= 20x
 export CGO_ENABLED ?= 0
 
-.PHONY: help run build test setup vet race short-fuzz fuzz short-bench bench soak corpus docs golden
+.PHONY: help run run-local call truth build test setup vet race short-fuzz fuzz short-bench bench soak corpus docs golden
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -58,6 +58,17 @@ short-bench:
 
 bench: ## the benchmarks, long enough to quote
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+run-local: setup build ## a real chain on this machine, no key: pocketsphinx, a mock model, flite
+	@./firstsound mock llm --listen 127.0.0.1:8010 --first 'lognormal(180ms, 0.2)' --between 15ms --tokens 40 >/dev/null & p=$$!; \
+	  sleep 1; ./firstsound run cmd/firstsound/local-chain.yaml; rc=$$?; kill $$p; exit $$rc
+
+call: build ## an agent and a caller over WebRTC, on this machine
+	@./firstsound serve --listen 127.0.0.1:8090 >/dev/null & p=$$!; \
+	  sleep 1; ./firstsound call http://127.0.0.1:8090 --turns 2; rc=$$?; kill $$p; exit $$rc
+
+truth: ## the streaming client against the mock's truth and a plain httpx reader; on a machine that is left alone
+	FIRSTSOUND_TRUTH=1 $(GO) test -run TruthLong -count 1 -timeout 60m -v ./llm/llmmock/truthtest
 
 soak: ## a million turns, ten minutes of 200 streams, every diagnosis over many seeds: minutes to an hour
 	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 60m -v ./cmd/firstsound ./llm/diagnosis

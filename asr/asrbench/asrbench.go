@@ -5,6 +5,7 @@ package asrbench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
@@ -52,7 +53,7 @@ const (
 	Timeout     Outcome = "timeout"     // it did not come in time
 	Refused     Outcome = "refused"     // the service refused the request
 	Closed      Outcome = "closed"      // it closed the connection
-	Unreachable Outcome = "unreachable" // there is no connection
+	Unreachable Outcome = "unreachable" // there is no connection, or no TLS on it
 	Failed      Outcome = "failed"      // it says that it failed
 	Interrupted Outcome = "interrupted" // the run ended first
 )
@@ -112,7 +113,6 @@ type Bench struct {
 	mu     sync.Mutex
 	trials map[string]*trial // that go on, by request ID
 	number int
-	late   *quantile.Series // of all sends
 }
 
 // New returns a Bench on clock, which has to be a Real one.
@@ -125,7 +125,7 @@ func New(clock clocks.Clock, o Options) (*Bench, error) {
 	case o.Stop < 0 || o.Tail < o.Stop:
 		return nil, fmt.Errorf("asrbench: the silence of %v after the speech has to be as long as the listener waits, %v", o.Tail, o.Stop)
 	}
-	return &Bench{clock: clock, o: o, trials: map[string]*trial{}, late: quantile.New(1_000_000)}, nil
+	return &Bench{clock: clock, o: o, trials: map[string]*trial{}}, nil
 }
 
 // A trial is one that goes on.
@@ -156,7 +156,6 @@ func (b *Bench) Sent(requestID string, offset, at time.Duration) {
 	}
 	t.last = [2]time.Duration{offset, at}
 	t.sent.Add(int64(at - due))
-	b.late.Add(int64(at - due))
 }
 
 // Connected is told how long it took until a service would take sound.
@@ -189,6 +188,9 @@ func (b *Bench) Run(ctx context.Context, r asr.Recognizer, level int, keep func(
 				return err
 			}
 			for u := range work.All(inner) {
+				if inner.Err() != nil { // what is in the queue comes all the same
+					break
+				}
 				t := b.listen(inner, r, u, level)
 				mu.Lock()
 				err := keep(t)
@@ -309,6 +311,8 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 	var refused *socket.RefusedError
 	var closed *socket.CloseError
 	var dead net.Error
+	var clear tls.RecordHeaderError
+	var unknown *tls.CertificateVerificationError
 	switch {
 	case err == nil:
 		return OK
@@ -322,7 +326,7 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 		return Refused
 	case errors.As(err, &closed):
 		return Closed
-	case errors.As(err, &dead):
+	case errors.As(err, &dead), errors.As(err, &clear), errors.As(err, &unknown):
 		return Unreachable
 	}
 	return Failed

@@ -34,7 +34,7 @@ type benchSpeech struct {
 func (b *benchSpeech) flags(cmd *cobra.Command, providers string) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&b.provider, "provider", "p", "", "the `PROVIDER`: "+providers)
+	f.StringVarP(&b.provider, "provider", "p", "", "the `PROVIDER`:\n"+providers)
 	f.StringArrayVar(&b.set, "set", nil, "set an option of the provider: `KEY=VALUE`, as in a scenario (see firstsound list "+b.stage+")")
 	f.IntSliceVar(&b.levels, "concurrency", []int{1}, "how many at a time, one level after the other (`N,N`)")
 	f.IntVar(&b.rounds, "rounds", 1, "how often everything is done at each level (`N`)")
@@ -63,10 +63,17 @@ const (
 	benchReportFile = "report.json"
 )
 
+// ofPipeline are the keys of the stages' blocks that are not the providers'.
+var ofPipeline = []string{"provider", "timeout", "attempts", "backoff", "fallback"}
+
 // block returns the provider's block of a scenario that sets its options.
 func (b *benchSpeech) block() (*scenario.Scenario, error) {
 	settings := []string{b.stage + ".provider=" + b.provider}
 	for _, s := range b.set {
+		key, _, _ := strings.Cut(strings.TrimPrefix(s, b.stage+"."), "=")
+		if slices.Contains(ofPipeline, key) {
+			return nil, usagef("--set %s: %s is a key of the pipeline, which takes no part in a benchmark", s, key)
+		}
 		settings = append(settings, b.stage+"."+strings.TrimPrefix(s, b.stage+"."))
 	}
 	s, err := scenario.LoadFile("", settings...)
@@ -76,7 +83,7 @@ func (b *benchSpeech) block() (*scenario.Scenario, error) {
 	return s, nil
 }
 
-// env is what the provider is made with. The function ends what it opened.
+// environment is what the provider is made with. The function ends what it opened.
 func (b *benchSpeech) environment(clock clocks.Clock) (e env, end func()) {
 	var ends []func()
 	e = env{clock: clock, getenv: b.lookup, atEnd: func(f func()) { ends = append(ends, f) }}
@@ -157,15 +164,19 @@ func ended(ctx context.Context, err error, ok int) error {
 	return nil
 }
 
-// providerNames lists the providers of a table, without the profiles of the model.
+// providerNames lists the providers of a table, without the profiles of the model,
+// in lines of five.
 func providerNames[T any](t table[T]) string {
-	var names []string
+	var names, lines []string
 	for _, c := range t {
 		if !strings.Contains(c.name, "/") {
 			names = append(names, c.name)
 		}
 	}
-	return strings.Join(names, ", ")
+	for part := range slices.Chunk(names, 5) {
+		lines = append(lines, strings.Join(part, ", "))
+	}
+	return strings.Join(lines, ",\n")
 }
 
 // benchASR is the command bench asr with its flags.
@@ -214,7 +225,7 @@ nowhere. An interrupt (Ctrl-C) ends the run; what was measured is kept and shown
 	b.flags(cmd, providerNames(recognizers))
 	f := cmd.Flags()
 	f.StringVar(&b.corpus, "corpus", "", "your own WAV files (`DIR`); the built-in recordings if not given")
-	f.DurationVar(&b.o.Stop, "stop", b.o.Stop, "`TIME` after the true end of the speech at which the listener says that it is over")
+	f.DurationVar(&b.o.Stop, "stop", b.o.Stop, "`TIME` after the true end of the speech at which the\nlistener says that it is over")
 	f.DurationVar(&b.o.Tail, "tail", b.o.Tail, "`TIME` of silence after the speech, until the sound ends")
 	return cmd
 }

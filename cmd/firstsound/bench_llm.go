@@ -90,8 +90,9 @@ Without a flag that names parts of the plan it runs, after one first request:
   1, 5, 10, 20 at once   each warmed up, then measured for 60 s
 That takes 4 minutes, the 35 requests, and one more for each level: about 5
 minutes if a request takes a second. The time a plan will take is shown before it
-begins; --dry-run shows it and ends after the first request. --quick measures 1
-and 5 at once for 10 s each. If you name parts, only those are run:
+begins; --dry-run shows it and measures nothing: it sends up to three requests (the
+list of models, one to see what the service refuses, one to time). --quick measures
+1 and 5 at once for 10 s each. If you name parts, only those are run:
   --single N, --p95        one at a time (N or 130, as many as P95 needs)
   --concurrency 1,5,10     at once, each for --duration or --requests
   --rate 2,5               requests a second that wait for no answer
@@ -101,7 +102,9 @@ and 5 at once for 10 s each. If you name parts, only those are run:
   --idle 1s,30s            requests after the connection was left alone
 
 Times are in nanoseconds from the arrival of the bytes at this host. Keys are
-taken from the environment or a file and kept nowhere. An interrupt (Ctrl-C) ends
+taken from the environment or a file and kept nowhere. Proxies that the environment
+names (HTTPS_PROXY) are not used: the way that is measured is the direct one. A
+Retry-After is counted and not waited for: clients rest at most 1 s. An interrupt (Ctrl-C) ends
 the run; what was measured until then is kept and reported.
 
 Names that other tools use are understood too: --base-url, --request-rate,
@@ -149,7 +152,7 @@ func newBenchLLMFor(b *benchLLM) *cobra.Command {
 	f.BoolVar(&b.plan.NewConnections, "new-connections", false, "requests over new connections")
 	f.DurationSliceVar(&b.plan.Idle, "idle", nil, "pauses before requests (`TIME,TIME`)")
 	f.BoolVar(&b.quick, "quick", false, "a short look: 1 and 5 at once, 10 s each")
-	f.BoolVar(&b.dryRun, "dry-run", false, "show the plan and how long it takes, and end")
+	f.BoolVar(&b.dryRun, "dry-run", false, "show the plan and how long it takes, and end; up to three requests are sent")
 	f.StringVar(&b.language, "language", "both", "`LANGUAGE` of the built-in conversations: en, zh or both")
 	f.StringVar(&b.prompts, "prompts", "", "your own prompts: a `FILE` with lines {\"messages\":[...]}, {\"prompt\":\"...\"} or {\"text\":\"...\"}")
 	f.StringVar(&b.prefix, "prefix", "nonce", "`HOW` prompts begin: nonce (no prefix cache helps) or shared (it may)")
@@ -212,6 +215,11 @@ func (b *benchLLM) check(f *pflag.FlagSet) error {
 	if err := b.logs.check(); err != nil {
 		return err
 	}
+	if b.out != "" {
+		if err := record.Free(b.out); err != nil {
+			return err
+		}
+	}
 	return b.benchView.check()
 }
 
@@ -260,6 +268,14 @@ func (b *benchLLM) checkPlan(f *pflag.FlagSet) error {
 	var err error
 	if p.Arrivals, err = bench.ParseArrivals(b.arrivals); err != nil {
 		return usagef("--arrivals: %w", err)
+	}
+	switch {
+	case b.p95 && f.Changed("single"):
+		return usagef("--p95 is --single %d: give one of the two", bench.HoldP95)
+	case f.Changed("requests") && f.Changed("duration"):
+		return usagef("--requests and --duration both say how long a level or rate is measured: give one of the two")
+	case len(p.Rates) == 0 && (f.Changed("arrivals") || f.Changed("burstiness")):
+		return usagef("--arrivals says how the requests of --rate come: name a rate")
 	}
 	for _, wrong := range []struct {
 		flag string
@@ -402,7 +418,7 @@ func (r *benchRun) fixed() map[string]string {
 	}
 	least, median, most := r.prompts.Lengths()
 	f := map[string]string{
-		"model": r.service.model, "dialect": r.service.protocol.Name(), "stream": "true",
+		"model": r.service.modelName(), "dialect": r.service.protocol.Name(), "stream": "true",
 		"max_tokens": strconv.Itoa(b.maxTokens), "temperature": b.temperature, "ignore_eos": strconv.FormatBool(b.ignoreEOS),
 		"protocol": "HTTP/" + b.http, "prompts": prompts, "prefix": b.prefix, "tools": strconv.FormatBool(b.tools),
 		"prompt_tokens": fmt.Sprintf("%d to %d, median %d (%s)", least, most, median, r.counter.Name()),

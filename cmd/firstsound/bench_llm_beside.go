@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"firstsound/clocks"
 	"firstsound/clocks/exchange"
@@ -27,6 +28,47 @@ func newScraper(clock clocks.Clock, address string) (*serverside.Scraper, error)
 		u.Path = "/metrics"
 	}
 	return serverside.NewScraper(clock, serverside.ScrapeOptions{URL: u.String()})
+}
+
+// metricsHint says where a server's monitoring usually is, if address is elsewhere.
+func metricsHint(address string) string {
+	u, err := bench.ParseURL(address)
+	if err != nil || u.Path == "" || u.Path == "/" || u.Path == "/metrics" {
+		return ""
+	}
+	u.Path, u.RawPath = "/metrics", ""
+	return "; it usually is at " + bench.PublicURL(u)
+}
+
+// said counts what services say that a run does not go by.
+type said struct {
+	waits   int           // refusals that asked to be left alone
+	longest time.Duration // that they asked for
+	refused int           // answers whose usage cannot be right
+	usage   string        // the first of it
+}
+
+func (s *said) take(a *record.Attempt) {
+	if a.RetryAfter > 0 && a.Class == record.HTTPError {
+		s.waits++
+		s.longest = max(s.longest, a.RetryAfter)
+	}
+	if a.UsageRefused != "" {
+		if s.refused++; s.refused == 1 {
+			s.usage = a.UsageRefused
+		}
+	}
+}
+
+func (s *said) notes() []string {
+	var notes []string
+	if s.waits > 0 {
+		notes = append(notes, fmt.Sprintf("%s asked to be left alone (Retry-After, up to %v); that was not waited for: clients rest at most 1 s, and open loops go on", plural(s.waits, "refusal"), s.longest))
+	}
+	if s.refused > 0 {
+		notes = append(notes, fmt.Sprintf("the usage of %s cannot be right and was not used, such as %s", plural(s.refused, "answer"), s.usage))
+	}
+	return notes
 }
 
 // A scraping asks a server's monitoring beside a run, and keeps what it says.

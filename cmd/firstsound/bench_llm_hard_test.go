@@ -93,7 +93,7 @@ func TestBenchLLMKilled(t *testing.T) {
 	}
 	sent := 0
 	prefix, _, _ := strings.Cut(all[0].RequestID, "-")
-	if err := eachLine(truth, func(line []byte) error {
+	if _, err := eachLine(truth, func(line []byte) error {
 		var x struct {
 			ID string `json:"request_id"`
 		}
@@ -110,8 +110,11 @@ func TestBenchLLMKilled(t *testing.T) {
 	}
 	// What is left can be read.
 	stdout, _, code := try("show", dir)
-	if code != 0 || !strings.Contains(stdout, "the run is running") || !strings.Contains(stdout, "Server's monitoring") {
+	if code != 0 || !strings.Contains(stdout, "Server's monitoring") {
 		t.Errorf("exit code %d\n%s", code, stdout)
+	}
+	if _, stderr, _ := try("diagnose", dir); !strings.Contains(stderr, "it was killed, or is still running") {
+		t.Error(stderr)
 	}
 }
 

@@ -59,6 +59,7 @@ type benchRun struct {
 	mu sync.Mutex
 	benchResult
 	classes map[record.Class]int
+	said    said
 }
 
 // prepare does what comes before the measurement: it finds the service, asks it
@@ -73,7 +74,7 @@ func (r *benchRun) prepare(ctx context.Context) error {
 	if err := r.service.chooseModel(ctx, r.clock); err != nil {
 		return err
 	}
-	r.params.Model, target.Model = r.service.model, r.service.model
+	r.params.Model, target.Model = r.service.model, r.service.modelName()
 	options := wire.Options{Count: r.counter.Count}
 	if r.keepReads {
 		options.KeepReads = func(id string, read exchange.Read) {
@@ -87,7 +88,13 @@ func (r *benchRun) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a := r.client.Do(ctx, llm.Request{RequestID: "firstsound-first", Attempt: 1, Params: r.params, Messages: r.prompts.Natural(0).Messages}, nil)
+	first := llm.Request{RequestID: "firstsound-first", Attempt: 1, Params: r.params, Messages: r.prompts.Natural(0).Messages}
+	a := r.client.Do(ctx, first, nil)
+	if a.Class == record.ConnectError && a.Reused != nil && *a.Reused {
+		notes = append(notes, "the first request was asked again: the service had closed the connection that it kept open ("+r.service.clean(a.Error)+")")
+		first.Attempt = 2
+		a = r.client.Do(ctx, first, nil)
+	}
 	if !reached(a.Class) {
 		return fmt.Errorf("%s did not answer a first request (%s): %s", target.URL, a.Class, a.Error)
 	}
@@ -112,7 +119,7 @@ func (r *benchRun) prepare(ctx context.Context) error {
 			return err
 		}
 		if _, err := r.scraper.Once(ctx); err != nil {
-			return err
+			return fmt.Errorf("%s: %w%s", publicAddress(r.metrics), err, metricsHint(r.metrics))
 		}
 	}
 	if r.noSelfTest || r.dryRun {
@@ -123,7 +130,7 @@ func (r *benchRun) prepare(ctx context.Context) error {
 
 // selfTest measures what this machine and this client add.
 func (r *benchRun) selfTest(ctx context.Context) error {
-	peak, _ := bench.Peak(r.parts, r.limit)
+	peak := bench.Streams(r.parts, r.limit, r.first)
 	clock := clocks.NewReal() // of its own: how late its timers were is not the run's
 	test, err := loopback.Test(ctx, clock, max(1, min(peak, 512)), func(url string) (bench.Asker, func()) {
 		p, err := openai.New(openai.Options{URL: url, Dialect: "generic"})
@@ -182,10 +189,10 @@ func (r *benchRun) estimate(from int, each time.Duration) time.Duration {
 
 // showPlan writes what is going to be done, and how long it will take.
 func (r *benchRun) showPlan(w io.Writer) {
-	fmt.Fprintf(w, "%s, model %s (%s): %d parts, about %s, as a first request took %s\n",
-		r.info.Target.URL, printable(r.service.model), r.info.Target.Dialect, len(r.parts), roughly(r.estimate(0, r.first)), millis(r.first))
+	fmt.Fprintf(w, "%s, model %s (%s): %s, about %s, as a first request took %s\n",
+		r.info.Target.URL, printable(r.service.modelName()), r.info.Target.Dialect, plural(len(r.parts), "part"), roughly(r.estimate(0, r.first)), millis(r.first))
 	for i, p := range r.parts {
-		size := fmt.Sprintf("%d requests", p.Requests)
+		size := plural(p.Requests, "request")
 		if p.Requests == 0 {
 			size = p.Duration.String()
 		}
@@ -249,6 +256,7 @@ func (r *benchRun) measure(ctx context.Context) error {
 	if r.end.NotSent > 0 {
 		r.info.Notes = append(r.info.Notes, fmt.Sprintf("%d requests of the open loop were due and not sent when the run was interrupted", r.end.NotSent))
 	}
+	r.info.Notes = append(r.info.Notes, r.said.notes()...)
 	if n := len(r.attempts) + r.left; n > maxDiagnosed {
 		r.info.Notes = append(r.info.Notes, fmt.Sprintf("the diagnosis below looks at the first %d of %d attempts", maxDiagnosed, n))
 	}
@@ -270,10 +278,7 @@ func (r *benchRun) measure(ctx context.Context) error {
 
 // keep takes an attempt as it ends.
 func (r *benchRun) keep(part int, a *record.Attempt) error {
-	a.Error = r.service.clean(a.Error)
-	for k, v := range a.Header {
-		a.Header[k] = r.service.clean(v)
-	}
+	r.service.cleanAttempt(a)
 	if r.reads != nil {
 		r.reads.end(a.RequestID)
 	}
@@ -286,6 +291,7 @@ func (r *benchRun) keep(part int, a *record.Attempt) error {
 	if !a.Warmup {
 		r.classes[a.Class]++
 	}
+	r.said.take(a)
 	r.mu.Unlock()
 	r.line.attempt(part, a)
 	return err

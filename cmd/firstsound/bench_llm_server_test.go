@@ -222,7 +222,7 @@ func TestKeptReadsHaveNoKeys(t *testing.T) {
 		}
 		all = append(all, data...)
 	}
-	err := eachLine(filepath.Join(dir, record.ReadsFile), func(line []byte) error {
+	_, err := eachLine(filepath.Join(dir, record.ReadsFile), func(line []byte) error {
 		var r bench.Read
 		err := json.Unmarshal(line, &r)
 		bodies[r.RequestID] = append(bodies[r.RequestID], r.Data...)
@@ -267,7 +267,7 @@ func TestMaskedReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []byte
-		if err := eachLine(filepath.Join(dir, record.ReadsFile), func(line []byte) error {
+		if _, err := eachLine(filepath.Join(dir, record.ReadsFile), func(line []byte) error {
 			var r bench.Read
 			err := json.Unmarshal(line, &r)
 			got = append(got, r.Data...)

@@ -97,8 +97,8 @@ func TestBenchLLM(t *testing.T) {
 	if n := bytes.Count(reads, []byte("\n")); err != nil || n < len(all) {
 		t.Errorf("%d reads, %v", n, err)
 	}
-	// A second run into the folder is refused before it begins to measure.
-	if _, stderr, code := try("bench", "llm", "-u", url, "--single", "1", "--no-self-test", "--out", dir); code != 1 || !strings.Contains(stderr, "holds a run already") {
+	// A second run into the folder is refused before the service is asked.
+	if _, stderr, code := try("bench", "llm", "-u", "http://127.0.0.1:1", "--single", "1", "--dry-run", "--out", dir); code != 1 || !strings.Contains(stderr, "holds a run already") {
 		t.Errorf("exit code %d, %s", code, stderr)
 	}
 	if _, stderr, code := try("bench", "llm", "-u", url, "--single", "12", "--no-self-test", "--gate", "ttft.p50<1ms"); code != 1 || !strings.Contains(stderr, "gate ttft.p50<1ms: ") {
@@ -260,6 +260,12 @@ func TestBenchLLMUsage(t *testing.T) {
 		{"-u x --width 10", "--width takes 80 to 1000"},
 		{"-u x --server-metrics :::", "--server-metrics takes a URL"},
 		{"-u x --server-log nowhere", "--server-log: stat nowhere"},
+		{"-u x --extra-body {\"stream\":false}", "--extra-body: leave out stream"},
+		{"-u x --header content-length:3", "--header: Content-Length is set by firstsound itself"},
+		{"-u x --header X-Request-ID:3", "--header: X-Request-Id is set by firstsound itself"},
+		{"-u x --p95 --single 3", "--p95 is --single 130"},
+		{"-u x --concurrency 2 --requests 5 --duration 5s", "--requests and --duration both say"},
+		{"-u x --single 5 --arrivals constant", "--arrivals says how the requests of --rate come"},
 		{"somewhere", "bench llm takes no arguments"},
 	} {
 		_, stderr, code := try(append([]string{"bench", "llm"}, strings.Fields(test.args)...)...)
@@ -306,7 +312,7 @@ func TestBenchLLMProgress(t *testing.T) {
 	var out, errs bytes.Buffer
 	code := run([]string{"bench", "llm", "-u", url, "--single", "20", "--no-self-test"},
 		streams{in: strings.NewReader(""), out: &out, err: &errs, progress: true, env: func(string) string { return "" }})
-	for _, want := range []string{"model mock (generic): 1 parts, about ", "one at a time", "\r\x1b[Kpart 1 of 1, one at a time: ", " 0 failed", " left"} {
+	for _, want := range []string{"model mock (generic): 1 part, about ", "one at a time", "\r\x1b[Kpart 1 of 1, one at a time: ", " 0 failed", " left"} {
 		if !strings.Contains(errs.String(), want) {
 			t.Errorf("exit code %d, no %q in %q", code, want, errs.String())
 		}

@@ -91,7 +91,7 @@ func writeBenchASR(w io.Writer, r *asrbench.Report) error {
 	}
 	final := r.Levels[0].Final
 	if final.P99.Value == nil {
-		_, err := fmt.Fprintf(w, "\nfor Pipecat: no ttfs_p99_latency: %d trials do not bear a P99, 100 do; --rounds repeats the recordings\n", final.N)
+		_, err := fmt.Fprintf(w, "\nfor Pipecat: no ttfs_p99_latency: a P99 takes 100 trials, and there are %d; --rounds repeats the recordings\n", final.N)
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nfor Pipecat, at a concurrency of %d:\nttfs_p99_latency=%.2f\n", r.Levels[0].Concurrency, float64(*final.P99.Value)/1e9)

@@ -64,7 +64,9 @@ says so:
   twilio        Twilio Media Streams, …/twilio
 
 Where the agent is firstsound serve, what it did in each turn stands beside it, by
-request ID. The exit code is 1 if no turn was answered.`,
+request ID. The exit code is 1 if no turn was answered.
+
+` + impairHelp,
 		Example: `  firstsound call http://127.0.0.1:8090
   firstsound call http://127.0.0.1:8090 --calls 4 --turns 10 --codec opus
   firstsound call http://127.0.0.1:7860/api/offer --record recordings
@@ -205,10 +207,10 @@ func (c *callCmd) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	caller := &caller{callCmd: c, clock: clocks.NewReal(), address: u, protocol: protocol, recordings: list, interruptAfter: after}
+	caller := &caller{callCmd: c, clock: clocks.NewReal(), address: u, shown: u.Redacted(), protocol: protocol, recordings: list, interruptAfter: after}
 	caller.epoch = epochOf(caller.clock)
 	caller.run8 = fmt.Sprintf("call-%08x", uint32(caller.epoch.UnixNano()>>20))
-	if err := caller.prepare(); err != nil {
+	if err := caller.prepare(ctx); err != nil {
 		return err
 	}
 	defer caller.close()
@@ -240,19 +242,24 @@ type caller struct {
 	epoch          time.Time
 	run8           string // the head of the request IDs
 	address        *url.URL
+	shown          string // the address, without a password
 	protocol       string
 	recordings     []*audio.Utterance
 	interruptAfter *time.Duration
 	endpoint       *rtc.Endpoint // nil with a WebSocket
 	web            *webClient
+	endProxy       func() // nil: there is no proxy
 }
 
 // prepare makes what all calls share.
-func (c *caller) prepare() (err error) {
-	if c.web, err = newWebClient(c.callCmd); err != nil || c.protocol == "ws" || c.protocol == "twilio" {
+func (c *caller) prepare(ctx context.Context) (err error) {
+	if c.web, err = newWebClient(c.callCmd); err != nil {
 		return err
 	}
-	o := rtc.Options{Clock: c.clock, Peers: c.calls + 1, Channels: []string{marksChannel}}
+	if c.protocol == "ws" || c.protocol == "twilio" {
+		return c.impairSocket(ctx)
+	}
+	o := rtc.Options{Clock: c.clock, Peers: c.calls + 1, Log: maxTurnLog, Channels: []string{marksChannel}}
 	if c.protocol == "openai" {
 		o.Channels = append(o.Channels, signal.DataChannel)
 	}
@@ -276,9 +283,16 @@ func (c *caller) close() {
 	if c.endpoint != nil {
 		c.endpoint.Close()
 	}
+	if c.endProxy != nil {
+		c.endProxy()
+	}
 }
 
 // requestID names a turn.
 func (c *caller) requestID(call, turn int) string {
 	return fmt.Sprintf("%s-%d-%d", c.run8, call, turn)
 }
+
+// maxTurnLog is how many packets a turn may have in the log of what was sent: those of
+// ten minutes.
+const maxTurnLog = 30_000

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 
@@ -23,9 +24,12 @@ type impairment struct {
 	any    bool
 }
 
+// impairHelp explains the flags.
+const impairHelp = "A MODEL of --impair is a list of these, with commas between them:\n" + impair.Usage
+
 func (i *impairment) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&i.both, "impair", "", "do this to the packets of both directions: `MODEL`, such as delay=40ms,jitter=normal(10ms,5ms),loss=2%; see firstsound impair --help")
+	f.StringVar(&i.both, "impair", "", "do this to packets, both ways: `MODEL`, such as delay=40ms,loss=2% (see below)")
 	f.StringVar(&i.up, "impair-up", "", "the same from the caller to the agent only")
 	f.StringVar(&i.down, "impair-down", "", "the same from the agent to the caller only")
 	f.Uint64Var(&i.seed, "impair-seed", 1, "seed of what is drawn for the packets")
@@ -81,6 +85,38 @@ func (i *impairment) closeRelay(r *impair.Relay, call int) error {
 		err = errors.Join(err, fmt.Errorf("the log of the impairment lacks %d packets: there were too many", untold))
 	}
 	return err
+}
+
+// impairSocket puts a proxy in front of the agent, for calls over a WebSocket: their
+// bytes are delayed, and never lost.
+func (c *caller) impairSocket(ctx context.Context) error {
+	i := &c.impairment
+	if !i.any {
+		return nil
+	}
+	if c.address.Scheme != "ws" {
+		return usagef("--impair goes with ws://, not with %s://: the agent's certificate is not for the proxy", c.address.Scheme)
+	}
+	if i.log != "" {
+		return usagef("--impair-log goes with WebRTC: there are no packets to be seen on a WebSocket")
+	}
+	for _, m := range i.models {
+		if err := m.CheckStream(); err != nil {
+			return usagef("--impair on a WebSocket: %w", err)
+		}
+	}
+	target := c.address.Host
+	if c.address.Port() == "" {
+		target = net.JoinHostPort(c.address.Hostname(), "80")
+	}
+	proxy, err := impair.Listen(impair.Options{Clock: c.clock, Seed: i.seed, Up: i.models[0], Down: i.models[1]}, target, nil)
+	if err != nil {
+		return err
+	}
+	ctx, c.endProxy = context.WithCancel(ctx)
+	c.clock.Go("impairment", func() { proxy.Serve(ctx) }) // a broken connection is the call's error
+	c.address.Host = proxy.Addr()
+	return nil
 }
 
 // rewrite puts the relay in the place of a side's peer.

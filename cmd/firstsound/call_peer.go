@@ -88,9 +88,8 @@ type peerLine struct {
 	relay *impair.Relay
 	group *clocks.Group
 
-	last  rtc.Sent
-	sent  bool
-	delay []time.Duration
+	last rtc.Sent
+	log  sendLog
 }
 
 // dialPeer calls over WebRTC.
@@ -174,10 +173,10 @@ func (l *peerLine) speak(f audio.Frame) (time.Duration, error) { return l.p.Spea
 func (l *peerLine) drain() bool {
 	log, _ := l.p.Sent()
 	for _, s := range log {
-		l.last, l.sent = s, true
-		l.delay = append(l.delay, s.At-s.Due)
+		l.last = s
+		l.log.add(s.Due, s.At)
 	}
-	return l.sent
+	return len(l.log.due) > 0
 }
 
 func (l *peerLine) announce(ctx context.Context, requestID, utterance string, at time.Duration) {
@@ -192,14 +191,9 @@ func (l *peerLine) announce(ctx context.Context, requestID, utterance string, at
 	}
 }
 
-func (l *peerLine) leaves(at time.Duration) time.Duration {
-	n := (at - l.last.Due + codec.Frame - 1) / codec.Frame
-	return l.last.Due + n*codec.Frame
-}
-
-func (l *peerLine) late() []time.Duration {
+func (l *peerLine) sends() *sendLog {
 	l.drain()
-	return l.delay
+	return &l.log
 }
 
 func (l *peerLine) close() {

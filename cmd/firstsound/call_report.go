@@ -71,7 +71,7 @@ type turnEar struct {
 	Fixed     *time.Duration  `json:"first_sound_fixed_ns,omitempty"`
 	NetEq     *time.Duration  `json:"first_sound_neteq_ns,omitempty"`
 	Speech    *time.Duration  `json:"first_speech_ns,omitempty"`
-	Waited    time.Duration   `json:"uplink_packet_ns"` // from the end of speech until its packet left
+	Waited    *time.Duration  `json:"uplink_packet_ns,omitempty"` // from the end of speech until its packet left
 	TalkOver  time.Duration   `json:"talk_over_ns"`
 	Stopped   *time.Duration  `json:"barge_in_stop_ns,omitempty"`
 	Lost      time.Duration   `json:"lost_ns"`
@@ -92,7 +92,7 @@ func since(m *time.Duration, end time.Duration) *time.Duration {
 }
 
 func newCallReport(c *caller, results []*callResult) *callReport {
-	r := &callReport{Format: "firstsound.calls/1", URL: c.address.Redacted(), Protocol: c.protocol, Calls: len(results), calls: results, connected: quantile.New(1 << 16)}
+	r := &callReport{Format: "firstsound.calls/1", URL: c.shown, Protocol: c.protocol, Calls: len(results), calls: results, connected: quantile.New(1 << 16)}
 	const keep = 1 << 16
 	sound, speech, fixed, neteq := quantile.New(keep), quantile.New(keep), quantile.New(keep), quantile.New(keep)
 	barge, late, agent, beyond := quantile.New(keep), quantile.New(keep), quantile.New(keep), quantile.New(keep)
@@ -172,7 +172,7 @@ func (c *callResult) turn(i int, h ear.Report) turnEar {
 	a := c.asked[i]
 	t := turnEar{
 		Call: c.number, Turn: i + 1, RequestID: a.id, Utterance: a.utterance.ID, Status: h.Status, Stage: h.Stage, Kind: h.Kind,
-		Waited: a.leaves - a.End, TalkOver: h.TalkOver, Stopped: h.Stopped,
+		Waited: since(a.left, a.End), TalkOver: h.TalkOver, Stopped: h.Stopped,
 		Lost: h.Lost, Concealed: h.Concealed, Stretched: h.Stretched, Squeezed: h.Squeezed, Offset: c.offset,
 	}
 	if m := h.FirstPacket; m != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,11 +23,35 @@ type voiceLine interface {
 	codec() codec.Codec
 	// announce tells the agent, if it is ours, that a recording begins at a moment.
 	announce(ctx context.Context, requestID, utterance string, at time.Duration)
-	// leaves returns when the packet with the sample that is said at a moment leaves.
-	leaves(at time.Duration) time.Duration
-	// late returns by how much packets left later than they were due.
-	late() []time.Duration
+	// sends returns what has been sent so far.
+	sends() *sendLog
 	close()
+}
+
+// A sendLog says when packets left.
+type sendLog struct {
+	due, at []time.Duration
+}
+
+func (l *sendLog) add(due, at time.Duration) { l.due, l.at = append(l.due, due), append(l.at, at) }
+
+// left returns when the packet with the sample that is said at a moment left: a
+// packet that is due at D has the sound from D - 20 ms to D.
+func (l *sendLog) left(said time.Duration) (time.Duration, bool) {
+	i, _ := slices.BinarySearch(l.due, said)
+	if i == len(l.due) || l.due[i]-said >= codec.Frame {
+		return 0, false
+	}
+	return l.at[i], true
+}
+
+// late returns by how much packets left later than they were due.
+func (l *sendLog) late() []time.Duration {
+	late := make([]time.Duration, len(l.due))
+	for i := range late {
+		late[i] = l.at[i] - l.due[i]
+	}
+	return late
 }
 
 // A talk is one call.
@@ -50,7 +75,7 @@ type turnAsked struct {
 	ear.Turn
 	id        string
 	utterance *audio.Utterance
-	leaves    time.Duration // when the end of speech is on the wire
+	left      *time.Duration // when the packet with the end of speech left; nil: it never did
 	frame     audio.Frame
 	began     time.Duration
 	barged    bool // it was spoken into the answer before
@@ -150,7 +175,13 @@ func (c *caller) call(ctx context.Context, number int, done func()) *callResult 
 		}
 	}
 	c.clock.Sleep(ctx, 100*time.Millisecond) // for the agent's last marks
-	r.late = t.line.late()
+	log := t.line.sends()
+	r.late = log.late()
+	for i := range r.asked {
+		if at, ok := log.left(r.asked[i].End + r.codec.Delay); ok {
+			r.asked[i].left = &at
+		}
+	}
 	t.line.close()
 	t.judge(r)
 	return r
@@ -169,7 +200,6 @@ func (t *talk) turn(ctx context.Context, n int, before []turnAsked) (*turnAsked,
 	}
 	t.line.announce(ctx, a.id, u.ID, at)
 	a.began, a.Start, a.End = at, at+u.Start, at+u.End
-	a.leaves = t.line.leaves(a.End)
 	if len(before) > 0 {
 		_, last, ok := t.sounds(before[len(before)-1].End)
 		a.barged = ok && last > at-60*time.Millisecond

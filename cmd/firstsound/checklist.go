@@ -28,7 +28,7 @@ passed, failed or not known, with the evidence from the run's own records:
    9  the client ruled out as the bottleneck
   10  cross-checked with the server's own times`,
 		Example: `  firstsound checklist results
-  firstsound checklist results --gate    exit code 1 if a point failed
+  firstsound checklist results --gate    exit code 1 if a point failed, or the run is not complete
   firstsound checklist results --json`,
 		Args: oneRun,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -47,15 +47,21 @@ passed, failed or not known, with the evidence from the run's own records:
 				m.warn(s)
 				err = diagnosis.WritePoints(s.out, points, diagnoseWidth)
 			}
-			if n := diagnosis.FailedPoints(points); err == nil && gate && n > 0 {
+			if err != nil || !gate {
+				return err
+			}
+			if err := wholeRun(m.run); err != nil {
+				return err
+			}
+			if n := diagnosis.FailedPoints(points); n > 0 {
 				return fmt.Errorf("gate: %s of the checklist failed", plural(n, "point"))
 			}
-			return err
+			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&gate, "gate", false, "exit code 1 if a point failed")
+	f.BoolVar(&gate, "gate", false, "exit code 1 if a point failed, or the run is not complete")
 	return cmd
 }

@@ -61,6 +61,15 @@ func oneRun(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// wholeRun returns an error if the run is not complete: no gate passes on a part
+// of what was to be measured.
+func wholeRun(run record.Run) error {
+	if how := incomplete(run); how != "" {
+		return fmt.Errorf("gate: not decided: %s", how)
+	}
+	return nil
+}
+
 // ruleList returns the verdicts with their titles, a line each.
 func ruleList() string {
 	var b strings.Builder
@@ -91,7 +100,7 @@ proxy_buffering, load as queueing if the server tells its queue, and a wait for 
 connection that grows with load as client_limit.`,
 		Example: `  firstsound diagnose results
   firstsound diagnose results --json
-  firstsound diagnose results --gate    exit code 1 if a fault is found
+  firstsound diagnose results --gate    exit code 1 if a fault is found, or the run is not complete
   firstsound diagnose --rules           what each rule needs and tests`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if rules && len(args) == 0 {
@@ -120,19 +129,25 @@ connection that grows with load as client_limit.`,
 				}{"firstsound.diagnosis/1", len(m.attempts), m.warnings, verdicts})
 			} else {
 				m.warn(s)
-				fmt.Fprintf(s.out, "%d requests\n\n", len(m.attempts))
+				fmt.Fprintf(s.out, "%s\n\n", plural(len(m.attempts), "request"))
 				err = diagnosis.WriteText(s.out, verdicts, diagnoseWidth)
 			}
-			if n := diagnosis.Faults(verdicts); err == nil && gate && n > 0 {
+			if err != nil || !gate {
+				return err
+			}
+			if err := wholeRun(m.run); err != nil {
+				return err
+			}
+			if n := diagnosis.Faults(verdicts); n > 0 {
 				return fmt.Errorf("gate: %s found", plural(n, "fault"))
 			}
-			return err
+			return nil
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	f.BoolVar(&gate, "gate", false, "exit code 1 if a fault is found")
+	f.BoolVar(&gate, "gate", false, "exit code 1 if a fault is found, or the run is not complete")
 	f.BoolVar(&rules, "rules", false, "explain the rules: what each needs and tests")
 	return cmd
 }

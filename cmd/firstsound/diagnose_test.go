@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,8 +29,10 @@ func execute(newCmd func(streams) *cobra.Command, args ...string) (out, warnings
 	return o.String(), e.String(), err
 }
 
-// halfRefused writes a run folder with 40 requests, of which half were refused.
-func halfRefused(t *testing.T) string {
+// runFolder writes a run folder with 40 requests, one a second, answered after 300 ms
+// where change leaves them so.
+func runFolder(t *testing.T, run record.Run, change func(i int, a *record.Attempt)) string {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
 	w, err := record.Create(dir, record.Run{Format: record.Format, State: record.Running})
 	if err != nil {
@@ -38,18 +41,28 @@ func halfRefused(t *testing.T) string {
 	at := func(d time.Duration) *time.Duration { return &d }
 	for i := range 40 {
 		send := time.Duration(i) * time.Second
-		a := &record.Attempt{RequestID: "r", Number: 1, Phase: record.Single, Level: 1, Class: record.HTTPError, Status: 503, Send: &send, End: at(send + 5*time.Millisecond)}
-		if i%2 == 0 {
-			a.Class, a.Status, a.FirstToken, a.TTFT = record.OK, 200, at(send+300*time.Millisecond), at(300*time.Millisecond)
-		}
+		first := send + 300*time.Millisecond
+		a := &record.Attempt{RequestID: fmt.Sprintf("r-%d", i), Number: 1, Phase: record.Single, Level: 1, Class: record.OK, Status: 200, Send: &send, End: &first, FirstToken: &first, TTFT: at(300 * time.Millisecond)}
+		change(i, a)
 		if err := w.Add(a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(record.Run{Format: record.Format, State: record.Complete}); err != nil {
+	run.Format = record.Format
+	if err := w.Close(run); err != nil {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// halfRefused writes a run folder with 40 requests, of which half were refused.
+func halfRefused(t *testing.T) string {
+	return runFolder(t, record.Run{State: record.Complete}, func(i int, a *record.Attempt) {
+		if i%2 == 1 {
+			end := *a.Send + 5*time.Millisecond
+			a.Class, a.Status, a.FirstToken, a.TTFT, a.End = record.HTTPError, 503, nil, nil, &end
+		}
+	})
 }
 
 func TestDiagnoseBench(t *testing.T) {
@@ -84,17 +97,40 @@ func TestDiagnoseBench(t *testing.T) {
 		t.Errorf("%v, %s", err, warnings)
 	}
 	out, _, err = execute(newChecklistCmd, dir)
-	if err != nil || strings.Count(out, "\n") < 10 || !strings.Contains(out, "1 samples of its monitoring") {
+	if err != nil || strings.Count(out, "\n") < 10 || !strings.Contains(out, "1 sample of its monitoring") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if _, _, err := execute(newChecklistCmd, dir, "--gate"); err == nil || !strings.Contains(err.Error(), "of the checklist failed") {
 		t.Errorf("the checklist with a gate: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, record.MetricsFile), []byte("no\n"), 0o666); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, record.MetricsFile), []byte("no\nno\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := execute(newDiagnoseCmd, dir); err == nil || !strings.Contains(err.Error(), "metrics.jsonl:1:") {
 		t.Errorf("metrics that cannot be read: %v", err)
+	}
+}
+
+// TestGatesOfPart has a run in which nothing is wrong, but which was broken off.
+func TestGatesOfPart(t *testing.T) {
+	for _, test := range []struct {
+		state record.State
+		why   string
+	}{{record.Complete, ""}, {record.Interrupted, "Ctrl-C"}, {record.Running, "killed"}} {
+		dir := runFolder(t, record.Run{State: test.state, Reason: "Ctrl-C"}, func(int, *record.Attempt) {})
+		for _, command := range []struct {
+			run  func(streams) *cobra.Command
+			args []string
+			part bool // the gate passes on a whole run
+		}{{newDiagnoseCmd, []string{dir, "--gate"}, true}, {newShowCmd, []string{dir, "--gate", "ttft.p50<400ms"}, true}, {newShowCmd, []string{dir, "--against", dir, "--gate", "ttft.p50<400ms"}, true}, {newChecklistCmd, []string{dir, "--gate"}, false}} {
+			out, _, err := execute(command.run, command.args...)
+			switch {
+			case test.why == "" && (err == nil) != command.part:
+				t.Errorf("%q: %v\n%s", command.args, err, out)
+			case test.why != "" && (err == nil || isUsage(err) || !strings.Contains(err.Error(), test.why)):
+				t.Errorf("%s, %q: %v", test.state, command.args, err)
+			}
+		}
 	}
 }
 

@@ -107,6 +107,9 @@ func engines(ctx context.Context, s streams) []engine {
 			e.KeyEnv, e.URL = modelNeeds(p.name)
 		}
 		switch {
+		case p.stage == "vad" && p.name != "energy" && p.name != "none":
+			e.Kind = kindLocal
+			e.tryVAD(s)
 		case len(e.Packages) > 0:
 			e.Kind = kindLocal
 			e.try(ctx, s)
@@ -201,6 +204,25 @@ func (e *engine) try(ctx context.Context, s streams) {
 		return
 	}
 	e.Usable, e.Status = true, fmt.Sprintf("ready: %s %s", e.Check.What, millis(time.Duration(e.Check.Latency)))
+}
+
+// tryVAD opens a detector of speech, whose libraries and models may be missing.
+func (e *engine) tryVAD(s streams) {
+	clock := clocks.NewReal()
+	b := benchSpeech{streams: s, stage: e.Stage, provider: e.Provider}
+	in, end := b.environment(clock)
+	defer end()
+	sc, err := b.block()
+	began := clock.Now()
+	if err == nil {
+		_, err = vads.make(in, sc.VAD)
+	}
+	if e.Usable = err == nil; !e.Usable {
+		e.Status = err.Error()
+		return
+	}
+	e.Check = &engineCheck{"opened in", int64(clock.Now() - began)}
+	e.Status = "ready: opened in " + millis(time.Duration(e.Check.Latency))
 }
 
 // tryASR recognizes the shortest recording.

@@ -162,9 +162,6 @@ func listProviders(w io.Writer, found []provider) error {
 			return err
 		}
 		options := scenario.Options(p.options)
-		if p.real() { // the stage has a timeout of its own
-			options = slices.DeleteFunc(options, func(o scenario.KV) bool { return o.Key == "timeout" })
-		}
 		if p.like != nil {
 			plain := scenario.Options(p.like)
 			options = slices.DeleteFunc(options, func(o scenario.KV) bool { return slices.Contains(plain, o) })

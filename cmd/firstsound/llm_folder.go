@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	llmfigures "firstsound/llm/figures"
 	"firstsound/llm/record"
@@ -32,12 +32,16 @@ type wordKey struct {
 }
 
 // isLLMFolder says whether path is a folder of bench llm, or its
-// requests.jsonl, and returns the folder.
+// requests.jsonl, and returns the folder. One that has lost its requests.jsonl is
+// one, too.
 func isLLMFolder(path string) (string, bool) {
 	if filepath.Base(path) == record.RequestsFile {
 		path = filepath.Dir(path)
 	}
-	_, err := os.Stat(filepath.Join(path, record.RequestsFile))
+	if _, err := os.Stat(filepath.Join(path, record.RequestsFile)); err == nil {
+		return path, true
+	}
+	_, err := record.ReadRun(path)
 	return path, err == nil
 }
 
@@ -48,14 +52,19 @@ func openLLMFolder(path string) (*llmFolder, error) {
 	if d.run, err = record.ReadRun(path); err != nil {
 		return nil, err
 	}
-	if d.run.State != record.Complete {
-		d.warnings = append(d.warnings, strings.TrimSuffix(fmt.Sprintf("the run is %s: %s", d.run.State, d.run.Reason), ": "))
+	if _, err := os.Stat(filepath.Join(path, record.RequestsFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("run folder: %s has a %s and no %s: without its attempts there is nothing to show", path, record.RunFile, record.RequestsFile)
 	}
-	err = eachLine(filepath.Join(path, record.MetricsFile), func(line []byte) error {
+	if how := incomplete(d.run); how != "" {
+		d.warnings = append(d.warnings, how)
+	}
+	err = d.eachLine(record.MetricsFile, func(line []byte) error {
 		var s record.Sample
-		err := json.Unmarshal(line, &s)
+		if err := json.Unmarshal(line, &s); err != nil {
+			return err
+		}
 		d.samples = append(d.samples, s)
-		return err
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -63,19 +72,46 @@ func openLLMFolder(path string) (*llmFolder, error) {
 	return d, d.readWords()
 }
 
+// incomplete says in what way a run is not complete; empty if it is.
+func incomplete(r record.Run) string {
+	switch {
+	case r.State == record.Complete:
+		return ""
+	case r.State == record.Running:
+		return "the run is not complete: it was killed, or is still running"
+	case r.Reason == "" || r.Reason == string(r.State):
+		return "the run is not complete: " + string(r.State)
+	}
+	return fmt.Sprintf("the run is not complete: %s: %s", r.State, r.Reason)
+}
+
+// eachLine is eachLine for a file of the folder. A last line that is cut off is
+// left out with a warning.
+func (d *llmFolder) eachLine(name string, f func([]byte) error) error {
+	cut, err := eachLine(filepath.Join(d.path, name), f)
+	if cut > 0 {
+		d.warnings = append(d.warnings, fmt.Sprintf("line %d of %s is cut off; it is left out", cut, name))
+	}
+	return err
+}
+
 // maxLine bounds a line of metrics.jsonl and server.jsonl: a scrape with 100,000
 // values has some MB.
 const maxLine = 16 << 20
 
-// eachLine calls f with the lines of a file; with none if there is no file. A
-// last line that was cut off, as by a killed process, is left out.
-func eachLine(name string, f func([]byte) error) error {
+// cutOff is what encoding/json says of a value that has no end.
+const cutOff = "unexpected end of JSON input"
+
+// eachLine calls f with the lines of a file but for blank ones; with none if there
+// is no file. An error of f ends it, but not of a last line that was cut off, as by
+// a killed process: its number is returned.
+func eachLine(name string, f func([]byte) error) (cut int, err error) {
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return fmt.Errorf("run folder: %w", err)
+		return 0, fmt.Errorf("run folder: %w", err)
 	}
 	defer file.Close()
 	in := bufio.NewScanner(file)
@@ -86,15 +122,25 @@ func eachLine(name string, f func([]byte) error) error {
 		whole = n > len(token)
 		return n, token, err
 	})
+	var wrong error
 	for n := 1; in.Scan(); n++ {
-		if err := f(in.Bytes()); err != nil && whole {
-			return fmt.Errorf("%s:%d: %w", name, n, err)
+		if len(bytes.TrimSpace(in.Bytes())) == 0 {
+			continue
+		}
+		if wrong != nil { // and it was not the last
+			return 0, fmt.Errorf("%s:%d: %w", name, cut, wrong)
+		}
+		if wrong = f(in.Bytes()); wrong != nil {
+			if whole && wrong.Error() != cutOff {
+				return 0, fmt.Errorf("%s:%d: %w", name, n, wrong)
+			}
+			cut = n
 		}
 	}
 	if err := in.Err(); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
-	return nil
+	return cut, nil
 }
 
 // wordsFormat is the version of server.jsonl.
@@ -117,7 +163,7 @@ type word struct {
 // readWords reads server.jsonl, if there is one.
 func (d *llmFolder) readWords() error {
 	first := true
-	return eachLine(filepath.Join(d.path, record.ServerFile), func(line []byte) error {
+	return d.eachLine(record.ServerFile, func(line []byte) error {
 		if first {
 			first = false
 			var h wordsHead

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"mime"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +50,8 @@ func newProbeLLMCmd(s streams) *cobra.Command {
 		Long: `Probe llm asks a language model twice, over a new connection and over the same one
 again, and shows each step: DNS, connect, TLS, headers, first byte, first token,
 the end; the first events as they came; and whether something on the way holds
-the answer back. It is a rough look, not a benchmark: see bench llm.
+the answer back. It is a rough look, not a benchmark: see bench llm. Proxies that
+the environment names (HTTPS_PROXY) are not used.
 
 The exit code is 1 if the service does not answer.`,
 		Example: `  firstsound probe llm http://127.0.0.1:8000/v1
@@ -172,14 +174,11 @@ func (p *probeLLM) ask(ctx context.Context, s *service) (*probeResult, error) {
 	params := llm.Params{Model: s.model, MaxTokens: p.maxTokens}
 	run := func(id string) *record.Attempt {
 		a := client.Do(ctx, llm.Request{RequestID: id, Attempt: 1, Params: params, Messages: []llm.Message{{Role: llm.User, Content: p.prompt}}}, nil)
-		a.Error = s.clean(a.Error)
-		for k, v := range a.Header {
-			a.Header[k] = s.clean(v)
-		}
+		s.cleanAttempt(&a)
 		return &a
 	}
 	res := &probeResult{
-		Rough: "a rough probe of two requests, not a benchmark", URL: target.URL, Dialect: target.Dialect, Model: s.model, ModelFrom: s.modelHow,
+		Rough: "a rough probe of two requests, not a benchmark", URL: target.URL, Dialect: target.Dialect, Model: s.modelName(), ModelFrom: s.modelHow,
 		Addresses: target.Addresses, Loopback: target.Loopback,
 	}
 	a := run(first)
@@ -234,16 +233,20 @@ func judgeStream(a *record.Attempt) probeStream {
 		s.Spread = a.Chunks[s.Events-1].At - a.Chunks[0].At
 	}
 	s.Streams = s.Moments > 1
+	kind, _, _ := mime.ParseMediaType(a.Header["content-type"])
+	whole := kind == "application/json" && a.Events == 1
 	why := func(format string, args ...any) { s.Reasons = append(s.Reasons, fmt.Sprintf(format, args...)) }
 	if e := a.Header["content-encoding"]; e != "" && e != "identity" {
 		s.Suspected = true
 		why("the answer is compressed (%s): compression gathers events before it lets them go", printable(e))
 	}
 	switch {
+	case whole && s.Events > 0:
+		why("the answer was not streamed: it is one piece of %s, and its first token came with its last", kind)
 	case s.Events == 0:
 		why("there was no content to judge by")
 	case s.Events < enoughEvents:
-		why("%d content events are too few to judge by", s.Events)
+		why("too few to judge by: %s", plural(s.Events, "content event"))
 	case s.Spread < noTime:
 		s.Suspected = true
 		why("%d content events came within %s, %s after the request: the answer was held back until it was whole, or it is a cached one", s.Events, millis(s.Spread), told(a.FirstToken, a.Send))
@@ -324,6 +327,12 @@ func firstOfAnyKind(a *record.Attempt) *time.Duration {
 
 // write prints the result for people.
 func (r *probeResult) write(w io.Writer) {
+	for _, a := range []*record.Attempt{r.New, r.Again} {
+		if !reached(a.Class) {
+			fmt.Fprintf(w, "NO ANSWER (%s): %s\n\n", a.Class, printable(a.Error))
+			break
+		}
+	}
 	fmt.Fprintf(w, "%s, %s, model %s\n", printable(r.URL), r.Dialect, printable(r.Model))
 	if r.ModelFrom != "--model" {
 		fmt.Fprintf(w, "  no --model was given: it is %s\n", printable(r.ModelFrom))
@@ -335,6 +344,9 @@ func (r *probeResult) write(w io.Writer) {
 	fmt.Fprintf(w, "  %s\n", where)
 	for _, n := range r.Notes {
 		fmt.Fprintf(w, "  %s\n", printable(n))
+	}
+	if r.New.Send == nil && r.Again.Send == nil {
+		return // no request was sent, and nothing was measured
 	}
 	fmt.Fprintf(w, "  This is %s.\n\n", r.Rough)
 	fmt.Fprintf(w, "  %-22s %15s %15s\n", "since the request", "new connection", "the next")
@@ -350,8 +362,12 @@ func (r *probeResult) write(w io.Writer) {
 		fmt.Fprintf(w, "  %-22s %15s %15s\n", label, orDash(s.New), orDash(s.Again))
 	}
 	fmt.Fprintf(w, "  %-22s %15s %15s\n\n", "ended as", r.New.Class, r.Again.Class)
-	r.Stream.write(w)
-	writeConnection(w, r.New, r.Again)
+	if reached(r.New.Class) {
+		r.Stream.write(w)
+	}
+	if r.New.Headers != nil {
+		writeConnection(w, r.New, r.Again)
+	}
 	if len(r.Events) > 0 {
 		fmt.Fprintf(w, "\nThe first events of the first answer, with the time since its request\n")
 	}
@@ -378,8 +394,8 @@ func orDash(d *time.Duration) string {
 // write prints how the answer came.
 func (s *probeStream) write(w io.Writer) {
 	yes := map[bool]string{true: "yes", false: "no"}
-	fmt.Fprintf(w, "Streams: %s: %d content events at %d moments in %d reads, spread over %s, longest gap %s\n",
-		yes[s.Streams], s.Events, s.Moments, s.Reads, millis(s.Spread), millis(s.Longest))
+	fmt.Fprintf(w, "Streams: %s: %s at %s in %s, spread over %s, longest gap %s\n",
+		yes[s.Streams], plural(s.Events, "content event"), plural(s.Moments, "moment"), plural(s.Reads, "read"), millis(s.Spread), millis(s.Longest))
 	fmt.Fprintf(w, "Buffering suspected: %s\n", yes[s.Suspected])
 	for _, reason := range s.Reasons {
 		fmt.Fprintf(w, "  - %s\n", reason)

@@ -97,7 +97,7 @@ func TestProbeLLMAdapts(t *testing.T) {
 	}))
 	defer s.Close()
 	stdout, stderr, code := try("probe", "llm", s.URL, "-m", "x")
-	if code != 0 || !strings.Contains(stdout, "max_completion_tokens sent in place of max_tokens") || !strings.Contains(stdout, "1 content events are too few to judge by") {
+	if code != 0 || !strings.Contains(stdout, "max_completion_tokens sent in place of max_tokens") || !strings.Contains(stdout, "too few to judge by: 1 content event") {
 		t.Errorf("exit code %d, %s%s", code, stdout, stderr)
 	}
 }
@@ -127,7 +127,7 @@ func TestJudgeStream(t *testing.T) {
 		{"bursts", record.Attempt{Chunks: bursts}, true, true, "24 content events came in 3 bursts, up to 2000.0 ms apart"},
 		{"once", record.Attempt{Chunks: once}, false, true, "24 content events came within 0.0 ms, - after the request"},
 		{"compressed", record.Attempt{Chunks: steady, Header: map[string]string{"content-encoding": "gzip"}}, true, true, "the answer is compressed (gzip)"},
-		{"short", record.Attempt{Chunks: chunks(1, 2)}, true, false, "2 content events are too few"},
+		{"short", record.Attempt{Chunks: chunks(1, 2)}, true, false, "too few to judge by: 2 content events"},
 		{"none", record.Attempt{}, false, false, "there was no content"},
 	} {
 		got := judgeStream(&test.a)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -60,7 +62,10 @@ the corpus and says so, as the page and firstsound call do. Of other speech it
 knows the end, by its energy, and takes the same time.
 
 The first line that it prints is its URL. Ctrl-C ends it, and shows the report of
-the turns so far.`,
+the turns so far.
+
+--impair is for WebRTC here; for WebSockets firstsound call has it.
+` + impairHelp,
 		Example: `  firstsound serve                                 then open http://127.0.0.1:8090
   firstsound serve scenario.yaml --out results     keep every mark of every turn
   firstsound serve --set llm.provider=openai --set llm.url=http://127.0.0.1:8000/v1
@@ -82,13 +87,13 @@ the turns so far.`,
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8090", "`ADDRESS:PORT`; port 0 is a free one")
 	f.StringArrayVar(&c.set, "set", nil, "set any key of the scenario: `KEY=VALUE`, such as vad.stop=500ms")
 	f.StringVar(&c.codec, "codec", "", "what is spoken if the caller takes it: `NAME` of "+codecNames()+" (default: by the caller)")
-	f.StringArrayVar(&c.ice, "ice", nil, "STUN or TURN server: `URL`, or URL,USER,ENV with the password in the variable ENV; may be given several times")
+	f.StringArrayVar(&c.ice, "ice", nil, "STUN or TURN server: `URL`, or URL,USER,ENV with the password in variable ENV; repeatable")
 	c.impairment.flags(cmd)
 	f.IntVar(&c.calls, "calls", 64, "most calls at a time")
-	f.BoolVar(&c.tls, "tls", false, "speak TLS, with a CA that is made now: browsers need it for the microphone, but on this computer")
+	f.BoolVar(&c.tls, "tls", false, "speak TLS, with a CA that is made now; from elsewhere, a browser's microphone needs it")
 	f.StringVar(&c.caOut, "ca-out", "", "write the CA's certificate to `FILE`")
-	f.StringVar(&c.tokenEnv, "token-env", "", "ask callers for the token in this environment `VARIABLE`; needed where others can reach the address")
-	f.StringArrayVar(&c.origins, "origin", nil, "pages of this `ORIGIN` may call too, such as https://example.org; may be given several times")
+	f.StringVar(&c.tokenEnv, "token-env", "", "ask for the token in this environment `VARIABLE`; a must where others can call")
+	f.StringArrayVar(&c.origins, "origin", nil, "pages of this `ORIGIN` may call too, such as https://example.org; repeatable")
 	f.StringVar(&c.out, "out", "", "write run.json, events.jsonl, turns.jsonl and clients.jsonl to this `FOLDER`")
 	f.BoolVar(&c.overwrite, "overwrite", false, "replace the run that is in the folder")
 	f.BoolVar(&c.view.json, "json", false, "print the report as JSON at the end")
@@ -243,7 +248,7 @@ func (c *serveCmd) serve(ctx context.Context) (err error) {
 		return err
 	}
 	serving := fmt.Sprintf("http://%s", l.Addr())
-	server := &http.Server{Handler: a.routes(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+	server := &http.Server{Handler: a.routes(), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	if c.tls {
 		host, _, _ := net.SplitHostPort(c.listen)
 		config, ca, err := llmmock.MakeTLS(host)

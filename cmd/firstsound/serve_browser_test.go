@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,7 @@ func serveChild(t *testing.T, args ...string) (url string, stop func()) {
 	}
 	return url, func() {
 		cmd.Process.Signal(os.Interrupt)
-		go lines.WriteTo(os.Stderr)
+		go lines.WriteTo(io.Discard)
 		cmd.Wait()
 	}
 }

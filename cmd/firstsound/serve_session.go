@@ -55,6 +55,16 @@ type toCaller struct {
 	Stats      *rtcStatsForCaller `json:"stats,omitempty"`
 }
 
+// json returns m as it is sent; nil if it cannot be: an event that is not JSON, which
+// would be a fault of the recorder.
+func (m toCaller) json() []byte {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
 // An utteranceWord names a recording that the agent knows.
 type utteranceWord struct {
 	ID       string        `json:"id"`
@@ -168,9 +178,8 @@ func (s *session) channel(ctx context.Context, g *clocks.Group, d *rtc.Data) {
 	if d.Label() == marksChannel {
 		g.Go("news", func() error {
 			for m := range s.out.All(ctx) {
-				text, err := json.Marshal(m)
-				if err != nil || d.Send(ctx, string(text)) != nil {
-					return nil // too long, or the caller does not read: the call goes on
+				if text := m.json(); text == nil || d.Send(ctx, string(text)) != nil {
+					return nil // the caller does not read: the call goes on
 				}
 			}
 			return nil

@@ -96,7 +96,7 @@ func (st *stages) live(clock clocks.Clock) error {
 	if err := s.ASR.Decode(&o); err != nil {
 		return err
 	}
-	st.pipe.ASR = &liveRecognizer{clock: clock, seed: s.Seed, o: o, known: st.pipe.ASR}
+	st.pipe.ASR = &liveRecognizer{clock: clock, seed: s.Seed, o: o, known: st.pipe.ASR, alone: st.pipe.VAD == nil}
 	return nil
 }
 
@@ -129,37 +129,68 @@ type liveRecognizer struct {
 	seed  uint64
 	o     asrsim.Options
 	known asr.Recognizer
+	alone bool // there is no detector: it finds the pauses itself
+}
+
+// ownHangover is the silence after which a recognizer without a detector takes
+// speech for finished, before its own delays: that of the detector's defaults.
+var ownHangover = vad.Defaults().Stop
+
+// pauses yields, after each pause of the speaker, since when it has been.
+func (r *liveRecognizer) pauses(ctx context.Context, req asr.Request, speech audio.Speech) iter.Seq2[time.Duration, error] {
+	since := func() time.Duration {
+		if s, ok := speech.(*liveline.Speech); ok {
+			if at, silent := s.Silent(); silent {
+				return at
+			}
+		}
+		return r.clock.Now()
+	}
+	if r.alone {
+		l := &liveline.Listener{Clock: r.clock, Seed: r.seed, Options: vad.Options{Stop: ownHangover}}
+		return func(yield func(time.Duration, error) bool) {
+			for a, err := range l.Listen(ctx, req.ID, speech) {
+				if (err != nil || !a.Speech) && !yield(since(), err) {
+					return
+				}
+			}
+		}
+	}
+	return func(yield func(time.Duration, error) bool) {
+		for {
+			err := req.Finalize(ctx)
+			if !yield(since(), err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Recognize yields a final result after each pause of the speaker.
 func (r *liveRecognizer) Recognize(ctx context.Context, req asr.Request, speech audio.Speech) iter.Seq2[asr.Result, error] {
-	if speech.Utterance() != nil || req.Finalize == nil {
+	if speech.Utterance() != nil {
 		return r.known.Recognize(ctx, req, speech)
 	}
 	return func(yield func(asr.Result, error) bool) {
 		final := random.New(r.seed, "asr.final", req.ID.Session, req.ID.Turn)
 		finalize := random.New(r.seed, "asr.finalize", req.ID.Session, req.ID.Turn)
 		began := r.clock.Now()
-		for {
-			if err := req.Finalize(ctx); err != nil {
+		for since, err := range r.pauses(ctx, req, speech) {
+			if err != nil {
 				yield(asr.Result{}, err)
 				return
 			}
-			heard := r.clock.Now()
-			at := heard
+			at := r.clock.Now()
 			if r.o.WaitForFinalize {
 				at += r.o.Finalize.Draw(&finalize)
-			} else if end, ok := speech.(interface{ Silent() (time.Duration, bool) }); ok {
-				if since, silent := end.Silent(); silent {
-					heard = since
-				}
-				at = max(at, heard+r.o.Final.Draw(&final))
+			} else {
+				at = max(at, since+r.o.Final.Draw(&final))
 			}
 			if err := r.clock.SleepUntil(ctx, at); err != nil {
 				yield(asr.Result{}, err)
 				return
 			}
-			text := fmt.Sprintf("(%.1f s of speech)", max(heard-began, 0).Seconds())
+			text := fmt.Sprintf("(%.1f s of speech)", (since - began).Seconds())
 			if !yield(asr.Result{At: at, Kind: asr.Final, Text: text}, nil) {
 				return
 			}

@@ -32,8 +32,8 @@ func joinedFormats() string {
 	return strings.Join(names, ", ")
 }
 
-// check looks whether the logs are there, so that nobody measures for minutes
-// and learns then that they are not.
+// check looks whether the logs are there and can be read, so that nobody measures
+// for minutes and learns then that they cannot.
 func (l *serverLogs) check() error {
 	var err error
 	if l.options.Format, err = serverside.ParseFormat(l.format); err != nil {
@@ -59,6 +59,11 @@ func (l *serverLogs) check() error {
 		}
 		if info.IsDir() {
 			return usagef("--server-log: %s is a folder; name the log itself", name)
+		}
+		if info.Mode().IsRegular() {
+			if err := serverside.Check(name, l.options); err != nil {
+				return usagef("--server-log: %w", err)
+			}
 		}
 	}
 	return nil

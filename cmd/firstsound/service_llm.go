@@ -100,6 +100,9 @@ func (f serviceFlags) open(env func(string) string, extra map[string]any) (*serv
 			return nil, usagef("--extra-body takes an object of JSON, such as '{\"top_p\":0.9}'")
 		}
 	}
+	if _, ok := asked["stream"]; ok {
+		return nil, usagef("--extra-body: leave out stream: without streaming there is no first token to time")
+	}
 	extra = wire.Merge(extra, asked)
 	for k, v := range asked {
 		if v == nil {
@@ -125,6 +128,10 @@ func (f serviceFlags) open(env func(string) string, extra map[string]any) (*serv
 	return s, nil
 }
 
+// ownHeaders are those that a user cannot set: of the connection, and those by
+// which a request is found in the server's log.
+var ownHeaders = []string{"Content-Length", "Transfer-Encoding", "Connection", "Host", "X-Request-Id", "Traceparent"}
+
 // parseHeaders returns the headers of the user, whose values are secrets.
 func (s *service) parseHeaders() (map[string]string, error) {
 	all := map[string]string{}
@@ -133,6 +140,9 @@ func (s *service) parseHeaders() (map[string]string, error) {
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
 		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
 			return nil, usagef("--header takes NAME:VALUE") // it may hold a key: it is not shown
+		}
+		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
+			return nil, usagef("--header: %s is set by firstsound itself", http.CanonicalHeaderKey(name))
 		}
 		all[http.CanonicalHeaderKey(name)] = value
 		s.hide(value)
@@ -171,6 +181,17 @@ func (s *service) clean(text string) string {
 	}
 	return text
 }
+
+// cleanAttempt takes keys out of all that a service said of an attempt.
+func (s *service) cleanAttempt(a *record.Attempt) {
+	a.Error, a.FinishReason = s.clean(a.Error), s.clean(a.FinishReason)
+	for k, v := range a.Header {
+		a.Header[k] = s.clean(v)
+	}
+}
+
+// modelName returns the name of the model as it may be shown.
+func (s *service) modelName() string { return s.clean(s.model) }
 
 // connection sets how connections are made.
 func (s *service) connection() error {
@@ -306,106 +327,13 @@ func (s *service) client(clock clocks.Clock, o wire.Options, fresh bool) *wire.C
 
 // target returns what is known of the service before it is asked.
 func (s *service) target(ctx context.Context) (record.Target, error) {
-	t := record.Target{URL: bench.PublicURL(s.at), Dialect: s.protocol.Name(), Model: s.model}
+	t := record.Target{URL: bench.PublicURL(s.at), Dialect: s.protocol.Name(), Model: s.modelName()}
 	var err error
 	t.Addresses, t.Loopback, err = bench.Resolve(ctx, s.at)
 	if err != nil {
 		return t, fmt.Errorf("the host of %s is not found: %w", t.URL, err)
 	}
 	return t, nil
-}
-
-// The bounds of the list of models.
-const (
-	maxModels     = 4 << 20
-	modelsTimeout = 10 * time.Second
-)
-
-// chooseModel takes the first model that the service lists, if none was named.
-func (s *service) chooseModel(ctx context.Context, clock clocks.Clock) error {
-	if s.model != "" {
-		return nil
-	}
-	list := *s.at
-	switch path := strings.TrimRight(list.Path, "/"); {
-	case strings.HasSuffix(path, "/chat/completions"):
-		list.Path = strings.TrimSuffix(path, "/chat/completions") + "/models"
-	case strings.HasSuffix(path, "/messages"):
-		list.Path = strings.TrimSuffix(path, "/messages") + "/models"
-	case strings.HasSuffix(path, "/api/chat"):
-		list.Path = strings.TrimSuffix(path, "/chat") + "/tags"
-	default:
-		return usagef("name the model: --model NAME; there is no list of models beside %s", bench.PublicURL(s.at))
-	}
-	ctx, cancel := clocks.WithTimeout(ctx, clock, modelsTimeout, fmt.Errorf("no answer within %v", modelsTimeout))
-	defer cancel()
-	name, err := s.firstModel(ctx, clock, &list)
-	if err != nil {
-		return fmt.Errorf("no --model was given, and there is no list of models at %s: %s", bench.PublicURL(&list), s.clean(err.Error()))
-	}
-	s.model, s.modelHow = name, "the first of "+bench.PublicURL(&list)
-	return nil
-}
-
-// firstModel asks for the list of models.
-func (s *service) firstModel(ctx context.Context, clock clocks.Clock, list *url.URL) (string, error) {
-	like, err := s.protocol.Request(ctx, llm.Request{Params: llm.Params{Model: "none"}, Messages: []llm.Message{{Role: llm.User, Content: "?"}}})
-	if err != nil {
-		return "", err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, list.String(), nil)
-	if err != nil {
-		return "", errors.New("its URL is none") // the error would repeat it
-	}
-	r.Header = like.Header.Clone() // with the key
-	r.Header.Del("Content-Type")
-	r.Header.Set("Accept", "application/json")
-	client := exchange.New(clock, s.exchange)
-	defer client.Close()
-	x, err := client.Do(r.Context(), r)
-	if err != nil {
-		return "", err
-	}
-	defer x.Close()
-	var body []byte
-	for {
-		piece, err := x.Next()
-		if body = append(body, piece.Data...); err == io.EOF {
-			break
-		}
-		if err != nil {
-			return "", err
-		}
-		if len(body) > maxModels {
-			return "", fmt.Errorf("the list is longer than %d MB", maxModels>>20)
-		}
-	}
-	if x.Status != http.StatusOK {
-		return "", fmt.Errorf("HTTP %d: %s", x.Status, wire.Fault(body))
-	}
-	return parseModels(body)
-}
-
-// parseModels returns the first name in a list of models.
-func parseModels(body []byte) (string, error) {
-	var models struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-		Models []struct {
-			Name string `json:"name"`
-		} `json:"models"`
-	}
-	if err := json.Unmarshal(body, &models); err != nil {
-		return "", fmt.Errorf("it is no list of models: %w", err)
-	}
-	switch {
-	case len(models.Data) > 0 && models.Data[0].ID != "":
-		return models.Data[0].ID, nil
-	case len(models.Models) > 0 && models.Models[0].Name != "":
-		return models.Models[0].Name, nil
-	}
-	return "", errors.New("the list is empty")
 }
 
 // adapt asks once before anything is measured, and returns what was changed

@@ -96,7 +96,7 @@ func (c *showCmd) compare(dir string, b *llmfigures.Report, o llmfigures.Options
 			*llmfigures.Comparison
 		}{"firstsound.comparison/1", other, dir, comparison})
 	}
-	fmt.Fprintf(c.streams.out, "a: %s (%s, %d requests)\nb: %s (%s, %d requests)\n\n", other, cmp.Or(a.Head.Run.Started, "no date"), a.Head.Measured, dir, cmp.Or(b.Head.Run.Started, "no date"), b.Head.Measured)
+	fmt.Fprintf(c.streams.out, "a: %s (%s, %s)\nb: %s (%s, %s)\n\n", other, cmp.Or(a.Head.Run.Started, "no date"), plural(int(a.Head.Measured), "request"), dir, cmp.Or(b.Head.Run.Started, "no date"), plural(int(b.Head.Measured), "request"))
 	return comparison.WriteText(c.streams.out, c.bench.text(c.streams))
 }
 

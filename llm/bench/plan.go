@@ -117,6 +117,19 @@ func Peak(parts []record.Part, bound int) (n int, known bool) {
 	return n, known
 }
 
+// Streams returns how many requests the parts will have at once if a request takes
+// each: of an open loop twice the mean, rate times each, and not more than bound,
+// if that is not 0.
+func Streams(parts []record.Part, bound int, each time.Duration) int {
+	n, _ := Peak(parts, bound)
+	for _, p := range parts {
+		if p.Phase == record.Rate && bound == 0 {
+			n = max(n, int(math.Min(math.Ceil(2*p.AskedRate*each.Seconds()), math.MaxInt32)))
+		}
+	}
+	return n
+}
+
 // Name says in a few words what p is.
 func Name(p record.Part) string {
 	switch p.Phase {

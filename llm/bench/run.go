@@ -185,8 +185,10 @@ func more(p *record.Part, n int, now time.Duration) bool {
 }
 
 // rest waits after an attempt that was not answered, longer from one to the
-// next: a service that refuses at once would be asked thousands of times a
-// second, and no caller does that. It returns how many failed in a row.
+// next and at most a second: a service that refuses at once would be asked
+// thousands of times a second, and no caller does that. A longer Retry-After is
+// not waited for: the load is what is measured, and not how it is avoided. It
+// returns how many failed in a row.
 func (r *Runner) rest(ctx context.Context, a record.Attempt, failures int) int {
 	switch a.Class {
 	case record.HTTPError, record.ConnectError, record.StreamError, record.Truncated:

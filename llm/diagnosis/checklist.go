@@ -154,14 +154,14 @@ func (c *checklist) streaming() (PointState, string, string) {
 	if c.run.Fixed["stream"] == "false" {
 		return Failed, "stream is false", "Ask for a stream."
 	}
-	if v := c.has("proxy_buffering", "compression_buffering", "fake_streaming", "content_filter_bursts"); v != nil {
+	if v := c.has("proxy_buffering", "compression_buffering", "fake_streaming", "content_filter_bursts", "not_streamed"); v != nil {
 		return Failed, v.Name + ": " + v.Title, v.Advice
 	}
 	n := len(where(c.shaped(), func(a *record.Attempt) bool { return len(a.Chunks) > 0 }))
 	if n < 10 {
-		return NotKnown, fmt.Sprintf("%d answers have the arrival of 12 events and more", n), "Let the answers be longer (--max-tokens 64)."
+		return NotKnown, "the arrival of 12 events and more is known of " + countOf(n, "answer"), "Let the answers be longer (--max-tokens 64)."
 	}
-	return Passed, fmt.Sprintf("%d answers came event by event", n), ""
+	return Passed, countOf(n, "answer") + " came event by event", ""
 }
 
 func (c *checklist) apart() (PointState, string, string) {
@@ -185,7 +185,7 @@ func (c *checklist) apart() (PointState, string, string) {
 			worst = Failed
 		}
 	}
-	return worst, fmt.Sprintf("of %d requests: %s", len(c.ok), strings.Join(parts, ", ")), "What is missing in more than a tenth of the requests is not measured: ask for usage, and for more than one token."
+	return worst, fmt.Sprintf("of %s: %s", countOf(len(c.ok), "request"), strings.Join(parts, ", ")), "What is missing in more than a tenth of the requests is not measured: ask for usage, and for more than one token."
 }
 
 func (c *checklist) quantiles() (PointState, string, string) {
@@ -270,7 +270,7 @@ func (c *checklist) concurrency() (PointState, string, string) {
 			several++
 		}
 	}
-	text := fmt.Sprintf("%d requests one at a time, %d with others, up to %d at once", single, several, most)
+	text := fmt.Sprintf("%s one at a time, %d with others, up to %d at once", countOf(single, "request"), several, most)
 	if single < leastP50 || several < leastP50 {
 		return Failed, text, "Measure both: --concurrency 1,5,10,20."
 	}
@@ -278,7 +278,7 @@ func (c *checklist) concurrency() (PointState, string, string) {
 }
 
 func (c *checklist) client() (PointState, string, string) {
-	if v := c.has("client_limit"); v != nil {
+	if v := c.has("client_limit"); v != nil && v.Severity != Note {
 		return Failed, v.Name + ": " + v.Evidence[0].String(), v.Advice
 	}
 	if c.simulated() {
@@ -288,17 +288,17 @@ func (c *checklist) client() (PointState, string, string) {
 	if s == nil || r == nil {
 		return NotKnown, "there is no self-test, or no account of the client's own use", "Do not switch the self-test off."
 	}
-	return Passed, fmt.Sprintf("self-test at %d streams: %.3f ms are added at P99; timers %.3f ms late at P99; no rule finds a limit of the client", s.Streams, ms(s.TTFT99), ms(r.TimerLateP99)), ""
+	return Passed, fmt.Sprintf("self-test at %s: %.3f ms are added at P99; timers %.3f ms late at P99; no rule finds a limit of the client", countOf(s.Streams, "stream"), ms(s.TTFT99), ms(r.TimerLateP99)), ""
 }
 
 func (c *checklist) crossChecked() (PointState, string, string) {
 	joined := where(c.ok, func(a *record.Attempt) bool { _, ok := serverTTFT(a); return ok })
-	text := fmt.Sprintf("%d of %d requests have the server's times beside the client's", len(joined), len(c.ok))
+	text := fmt.Sprintf("%d of %s with the server's times beside the client's", len(joined), countOf(len(c.ok), "request"))
 	if len(joined) > 0 {
 		text += " (" + joined[0].Server.Source + ")"
 	}
 	if len(c.samples) > 0 {
-		text += fmt.Sprintf("; %d samples of its monitoring", len(c.samples))
+		text += fmt.Sprintf("; %s of its monitoring", countOf(len(c.samples), "sample"))
 	}
 	const advice = "Join the server's log: --server-log FILE, or its monitoring: --server-metrics URL."
 	if v := c.has("client_server_mismatch"); v != nil && v.Severity == Fault {

@@ -65,8 +65,9 @@ type Verdict struct {
 	// Explains is how much of the time to the first token it accounts for, on
 	// average over the measured requests; 0 where it moves other things.
 	Explains time.Duration `json:"explains_ns"`
-	// Share is Explains as part of the mean TTFT. In a run of the whole
-	// pipeline, work before the request is counted with it.
+	// Share is Explains as part of the mean TTFT, to which what TTFT does not
+	// hold is added: work before the request, waits to send it, attempts before
+	// the one that was answered.
 	Share    float64 `json:"share"`
 	Evidence []Fact  `json:"evidence"`
 	Advice   string  `json:"advice"`
@@ -89,6 +90,7 @@ type finding struct {
 	confidence Confidence
 	because    string
 	explains   float64  // ms
+	outside    float64  // of explains, ms: what TTFT does not hold
 	severity   Severity // if it is another than the rule's
 	name       string   // if it is another rule's
 	facts      []Fact
@@ -141,7 +143,7 @@ func (v *view) verdict(r *Rule, f *finding) Verdict {
 	if f.severity != "" {
 		out.Severity = f.severity
 	}
-	whole := v.meanTTFT
+	whole := v.meanTTFT + f.outside
 	if r.Name == workBefore {
 		whole += f.explains
 	}

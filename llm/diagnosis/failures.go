@@ -77,6 +77,21 @@ func truncatedStreams(v *view) *finding {
 	return f
 }
 
+// notStreamed: at least 3 and 2 % of the answers came as one JSON object. (Some
+// services stream events under that type.)
+func notStreamed(v *view) *finding {
+	whole := where(v.ok, func(a *record.Attempt) bool {
+		return strings.HasPrefix(strings.ToLower(a.Header["content-type"]), "application/json") && a.Events <= 1 && len(a.Chunks) <= 1
+	})
+	if len(whole) < 3 || 50*len(whole) < len(v.ok) {
+		return nil
+	}
+	return &finding{confidence: Strong, because: "by the header and the events", facts: []Fact{
+		shareFact("answers that were not streamed", len(whole), len(v.ok), whole...),
+		msFact("their TTFT, which is the total, median", median(ttfts(whole)), len(whole)),
+	}}
+}
+
 // kindOf names how an attempt failed.
 func kindOf(a *record.Attempt) string {
 	if a.Class == record.HTTPError {

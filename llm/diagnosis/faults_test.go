@@ -263,7 +263,7 @@ var faults = []fault{
 			return (450 + 500*s.Float64()) * float64(boolInt(s.Float64() < 0.08))
 		}
 	})},
-	{"429 with Retry-After", "hidden_retries", "", with(func(r *rand.Rand, w *world) {
+	{"429 with Retry-After", "refused", "", with(func(r *rand.Rand, w *world) {
 		w.change = func(s *sim, q *request, a *record.Attempt) {
 			if s.Float64() < 0.1 {
 				a.Class, a.Status, a.RetryAfter, a.End = record.HTTPError, 429, time.Second, d(q.at+20)

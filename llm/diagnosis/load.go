@@ -89,7 +89,7 @@ func (v *view) monitored() []Fact {
 	}
 	var facts []Fact
 	for _, name := range slices.Sorted(maps.Keys(most)) {
-		facts = append(facts, Fact{What: fmt.Sprintf("%s, the most of %d samples", name, n), Value: most[name]})
+		facts = append(facts, Fact{What: fmt.Sprintf("%s, the most of %s", name, countOf(n, "sample")), Value: most[name]})
 	}
 	return facts
 }

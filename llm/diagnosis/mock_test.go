@@ -48,7 +48,7 @@ var mockedFaults = []mocked{
 	{name: "retries", want: "hidden_retries", faults: []string{"retry_hidden:by=1s,p=0.12"}},
 	{name: "prefill", want: "prefill_growth", faults: []string{"prefill_growth:by=340ms,knee=400"}, also: "work_before_first_token"},
 	{name: "queue", want: "queueing", faults: []string{"queue:3"}, also: "concurrency_storm"},
-	{name: "429", want: "hidden_retries", faults: []string{"status:code=429,retry_after=1s,p=0.1"}},
+	{name: "429", want: "refused", faults: []string{"status:code=429,retry_after=1s,p=0.1"}},
 	{name: "503", want: "failures_fast", faults: []string{"status:code=503,after=5ms,p=0.5"}, also: "connection_per_request"},
 	{name: "neighbour", want: "noisy_levels", faults: []string{"neighbour:every=12s,for=6s,x=6"}, also: "concurrency_storm"},
 	{name: "filter", want: "content_filter_bursts", faults: []string{"filter_bursts:2s"}, also: "slow_decoding", change: func(o *llmmock.Options) { o.Tokens = llmmock.MustNumber("400") }},

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"math"
+	"slices"
 
 	"firstsound/llm/record"
 )
@@ -12,8 +13,9 @@ import (
 // 40 % of the requests, D ≥ 4, its quartiles not twice as far apart plus 30 ms).
 // Where the server's own TTFT is known, at least 3 % of the requests are 350 ms
 // slower for the client than for the server, beyond what the others are. And
-// answers 429 or 503 that asked to come again, at least 3 and 2 %: who counts
-// only the last attempt does not see that wait.
+// answers 429 or 503 that asked to come again, at least 3 and 2 %, where requests
+// were asked again: who counts only the last attempt does not see that wait.
+// Where none was, nobody waited, and the verdict is refused.
 func hiddenRetries(v *view) *finding {
 	if f := refused(v); f != nil {
 		return f
@@ -40,7 +42,10 @@ func refused(v *view) *finding {
 	waits := values(asked, func(a *record.Attempt) (float64, bool) { return ms(a.RetryAfter), a.RetryAfter > 0 })
 	if len(waits) > 0 {
 		f.facts = append(f.facts, msFact("Retry-After, median", median(waits), len(waits)))
-		f.explains = sum(waits, 0) / float64(max(1, len(v.ok)))
+	}
+	if !slices.ContainsFunc(measured, func(a *record.Attempt) bool { return a.Number > 1 }) {
+		f.name = "refused"
+		return f
 	}
 	again := where(v.ok, func(a *record.Attempt) bool { return a.Number > 1 })
 	first := map[string]*record.Attempt{}
@@ -53,7 +58,8 @@ func refused(v *view) *finding {
 	if len(whole) > 0 {
 		f.facts = append(f.facts, msFact("first token after the first attempt, median of those that came again", median(whole), len(whole), again...),
 			msFact("their TTFT as the last attempt has it, median", median(ttfts(again)), len(again)))
-		f.explains = (sum(whole, 0) - sum(ttfts(again), 0)) / float64(len(v.ok))
+		f.explains = max(0, sum(whole, 0)-sum(ttfts(again), 0)) / float64(len(v.ok))
+		f.outside = f.explains
 	}
 	return f
 }

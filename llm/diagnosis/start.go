@@ -45,7 +45,7 @@ func startupWave(v *view) *finding {
 		return nil
 	}
 	f := &finding{explains: extra / float64(len(v.ok)), facts: facts}
-	f.confidence, f.because = sure(product, fmt.Sprintf("first requests against later ones at %d levels, rank tests", hits))
+	f.confidence, f.because = sure(product, fmt.Sprintf("first requests against later ones at %s, rank tests", countOf(hits, "level")))
 	return f
 }
 

@@ -71,6 +71,14 @@ func number(x float64) string {
 	return strconv.FormatFloat(x, 'g', 2, 64)
 }
 
+// countOf returns "3 requests", or "1 request".
+func countOf(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.Itoa(n) + " " + what
+}
+
 // wrap writes text in lines of at most width characters, the first behind the
 // indent and the others two further in.
 func wrap(b *strings.Builder, width int, indent, text string) {

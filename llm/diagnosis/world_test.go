@@ -220,7 +220,7 @@ func draw(w world, r *rand.Rand) (record.Run, []*record.Attempt) {
 		}
 	}
 	run := record.Run{Format: record.Format, CPUs: 2, State: record.Complete, Target: record.Target{URL: "https://llm.example/v1", Model: "m"},
-		Resources: &record.Resources{Elapsed: time.Minute, CPU: 2 * time.Second, TimerLateP99: time.Millisecond}}
+		Resources: &record.Resources{Elapsed: time.Minute, CPU: 2 * time.Second, TimerLateP99: 200 * time.Microsecond}}
 	if w.run != nil {
 		w.run(&run)
 	}

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -93,7 +94,7 @@ func (p *part) report(run record.Run) *Part {
 	name := k.name()
 	out := &Part{Key: withoutBlanks(name), Name: name, Phase: k.phase, Level: k.level, AskedRate: k.rate, PromptTarget: k.prompt, Turn: k.turn, Pause: int64(k.pause),
 		Attempted: p.attempted, OK: p.ends[string(record.OK)], Failed: p.failed, FailedShare: ratio(p.failed, p.attempted),
-		Warmup: Warmup{N: p.warmup, TTFT: valuesOf(p.warmTTFT)}, Metrics: []Metric{}, MergedITL: p.merged, key: k, sampled: map[int][]int64{}}
+		Warmup: Warmup{N: p.warmup, TTFT: valuesOf(p.warmTTFT)}, Metrics: []Metric{}, MergedITL: p.merged, MergedITLShare: ratio(p.merged, p.merged+p.values[itl].N()), Bounds: p.bounds.report(p.values[ttft]), key: k, sampled: map[int][]int64{}}
 	for m, s := range p.sampled {
 		out.sampled[m] = s.sorted()
 	}
@@ -115,6 +116,9 @@ func (p *part) report(run record.Run) *Part {
 		}
 		i := &metrics[m]
 		row := Metric{Key: i.key, Title: i.title, Unit: i.unit, Means: i.means, Values: valuesOf(p.values[m])}
+		if m == itl {
+			row.Values.leaveOut(out.MergedITLShare, plain(fmt.Sprintf("%s of the gaps are not known, and likely the longest", share(p.merged, p.merged+row.Values.N))))
+		}
 		if m == ttft && p.values[firstReasoning].N() > 0 {
 			row.Title = "TTFT, answer"
 			row.Means += ": the first answer token, after reasoning"

@@ -31,9 +31,10 @@ type Options struct {
 // These bound what a Summary keeps, whatever the records hold.
 const (
 	defaultExact = 10_000
-	maxParts     = 256     // of the run; the attempts of further ones are counted only
-	maxNames     = 32      // different names of a kind: protocols, sources, reasons
-	maxRetries   = 100_000 // failed first attempts that wait for a second
+	maxParts     = 256       // of the run; the attempts of further ones are counted only
+	maxNames     = 32        // different names of a kind: protocols, sources, reasons
+	maxSeen      = 1_000_000 // attempts whose names are held against each other
+	maxRetries   = 100_000   // failed first attempts that wait for a second
 )
 
 // other stands for the names beyond maxNames.
@@ -49,6 +50,9 @@ type Summary struct {
 	attempts, warmups                                             int64
 	stamps, protocols, tokenSources, promptSources, serverSources names
 	stampFaults                                                   int64 // attempts with one
+	whole                                                         int64 // ok answers that were not streamed
+	wrong                                                         names // records that cannot be right, by why
+	seen                                                          map[recordKey]bool
 
 	conn                 connections
 	sweep                line // TTFT against prompt tokens
@@ -87,8 +91,8 @@ func New(o Options) *Summary {
 	if o.Exact <= 0 {
 		o.Exact = defaultExact
 	}
-	s := &Summary{opts: o, parts: map[partKey]*part{}, retries: map[string]time.Duration{}}
-	for _, n := range []*names{&s.stamps, &s.protocols, &s.tokenSources, &s.promptSources, &s.serverSources} {
+	s := &Summary{opts: o, parts: map[partKey]*part{}, retries: map[string]time.Duration{}, seen: map[recordKey]bool{}}
+	for _, n := range []*names{&s.stamps, &s.protocols, &s.tokenSources, &s.promptSources, &s.serverSources, &s.wrong} {
 		*n = names{}
 	}
 	for _, q := range []**quantile.Series{&s.cached, &s.lag, &s.lagPart, &s.rtt, &s.minRTT, &s.netTTFT, &s.retried,
@@ -107,6 +111,7 @@ func (s *Summary) Add(a *record.Attempt) {
 	if a.StampFaults > 0 {
 		s.stampFaults++
 	}
+	s.wrong.add(s.wrongIn(a))
 	s.addConnection(a)
 	key := keyOf(a)
 	p := s.parts[key]
@@ -128,13 +133,16 @@ func (s *Summary) Add(a *record.Attempt) {
 	if a.Class != record.OK {
 		return
 	}
+	if notStreamed(a) {
+		s.whole++
+	}
 	s.tokenSources.add(string(a.TokenSource))
 	s.promptSources.add(string(a.PromptSource))
 	if a.Server != nil {
 		s.serverSources.add(a.Server.Source)
 	}
-	if a.CachedTokens != nil {
-		s.cached.Add(int64(*a.CachedTokens))
+	if n := count(a.CachedTokens); n != nil {
+		s.cached.Add(*n)
 	}
 	if a.TCP != nil && a.TTFT != nil {
 		s.rtt.Add(int64(a.TCP.RTT))

@@ -161,11 +161,14 @@ type Passed struct {
 }
 
 // Pass holds the report against a gate. What cannot be told does not pass: a
-// part that was not measured, a metric without values, or failures beyond the
+// run that is not complete, a part that was not measured, a metric without values, or failures beyond the
 // quantile, since no answer counts as late. Where n does not support a quantile,
 // the maximum is held against the limit in its place.
 func (r *Report) Pass(g Gate) Passed {
 	out := Passed{OK: true}
+	if run := &r.Head.Run; run.State != record.Complete {
+		return Passed{Why: []string{notWhole(run)}}
+	}
 	held := 0
 	for _, p := range r.Parts {
 		if g.Part != "" && p.Key != g.Part || g.Part == "" && !isMain(p.Phase) {
@@ -218,6 +221,9 @@ func (p *Part) pass(g Gate) (bool, string) {
 		return g.holds(good.Share), fmt.Sprintf("%s of %s good", share(good.Good, good.Of), countOf(good.Of, "request"))
 	}
 	m := p.metric(g.Metric)
+	if m == nil && g.Metric == metrics[itl].short && p.MergedITL > 0 {
+		return false, "no gap is known: events came with one read"
+	}
 	if m == nil {
 		return false, "no values of " + g.Metric
 	}
@@ -230,6 +236,9 @@ func (p *Part) pass(g Gate) (bool, string) {
 		v = q.Value
 		if lost := p.lost(); g.Below && float64(lost) > (1-quantileOf[g.Of])*float64(p.Attempted) {
 			return false, fmt.Sprintf("%s of %s got no answer, which counts as late: there is no %s", share(lost, p.Attempted), countOf(p.Attempted, "request"), strings.ToUpper(g.Of))
+		}
+		if q.Because != "" {
+			return false, fmt.Sprintf("there is no %s: %s; hold stall against it", strings.ToUpper(g.Of), q.Because)
 		}
 		if !q.Supported {
 			v, what = m.Values.Max, fmt.Sprintf("the maximum (n = %d does not support %s, which needs %d)", m.Values.N, strings.ToUpper(g.Of), q.Needs)

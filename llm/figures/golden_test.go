@@ -123,6 +123,9 @@ func TestNothing(t *testing.T) {
 func TestHostile(t *testing.T) {
 	s := New(Options{})
 	s.Add(&record.Attempt{Phase: "x\x1b[2J", Class: record.OK, Protocol: "\x1b[31m", Stamps: "\r", TokenSource: "\x07"})
+	if name := s.Report(record.Run{}).Parts[0].Name; name != "x·[2J" {
+		t.Errorf("the part is called %q", name)
+	}
 	var b bytes.Buffer
 	if err := s.Report(record.Run{Target: record.Target{Model: "\x1b[2J", URL: "\x1b]0;x\x07"}}).WriteText(&b, TextOptions{}); err != nil {
 		t.Fatal(err)

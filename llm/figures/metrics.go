@@ -77,9 +77,13 @@ func between(from, to *time.Duration) *int64 {
 	return new(int64(*to - *from))
 }
 
-// count returns n as a value.
+// maxTokens is the most tokens that a count can be: beyond it no service counts,
+// and sums of many would not hold.
+const maxTokens = 1 << 31
+
+// count returns n as a value, unless no count of tokens can be that.
 func count(n *int) *int64 {
-	if n == nil {
+	if n == nil || *n < 0 || *n > maxTokens {
 		return nil
 	}
 	return new(int64(*n))
@@ -110,15 +114,13 @@ func gapsOf(chunks []record.Chunk, each func(ns int64)) gaps {
 	return g
 }
 
-// decoding returns TPOT times the tokens that it is of: those after the first
-// event. ok is false if one of them is not known.
+// decoding returns TPOT times the tokens that it is of, whatever was counted as
+// such: the time from the first content to the last. ok is false if there is no
+// TPOT.
 func decoding(a *record.Attempt) (ns int64, ok bool) {
-	if a.TPOT == nil || a.OutputTokens == nil {
+	d := between(a.FirstToken, a.LastContent)
+	if a.TPOT == nil || d == nil {
 		return 0, false
 	}
-	first := 1
-	if len(a.Chunks) > 0 && a.Chunks[0].Tokens > 0 {
-		first = a.Chunks[0].Tokens
-	}
-	return int64(*a.TPOT) * int64(*a.OutputTokens-first), true
+	return *d, true
 }

@@ -53,7 +53,7 @@ func (k partKey) name() string {
 	case record.IdleGap:
 		return fmt.Sprintf("idle %s", k.pause)
 	}
-	return string(k.phase)
+	return clean(string(k.phase))
 }
 
 // number returns f in as few digits as it has.
@@ -89,7 +89,8 @@ type part struct {
 	failed       int64
 	open         *quantile.Series // how long the unfinished ones had been open
 	good         int64
-	merged       int64
+	merged       int64 // gaps between content events that are not known
+	bounds       bounds
 	noTPOT       names
 	tokens       int64 // of output, of ok attempts
 	counted      int64 // ok attempts with a count of them
@@ -111,6 +112,7 @@ func newPart(k partKey, o Options) *part {
 	for m := range p.values {
 		p.values[m] = quantile.New(o.Exact)
 	}
+	p.bounds.low = quantile.New(o.Exact)
 	p.server = newServed(o.Exact)
 	return p
 }
@@ -191,6 +193,7 @@ func (p *part) addOK(a *record.Attempt) {
 			}
 		}
 	}
+	p.bounds.add(a)
 	g := gapsOf(a.Chunks, p.values[itl].Add)
 	p.merged += g.merged
 	if g.n > 0 {
@@ -202,12 +205,12 @@ func (p *part) addOK(a *record.Attempt) {
 	if a.TPOT == nil {
 		p.noTPOT.add(cmp.Or(a.TPOTAbsent, "no reason given"))
 	}
-	if a.OutputTokens != nil {
-		p.tokens += int64(*a.OutputTokens)
+	if n := count(a.OutputTokens); n != nil {
+		p.tokens += *n
 		p.counted++
 		if a.MaxTokens > 0 {
 			p.asked++
-			if *a.OutputTokens < a.MaxTokens {
+			if *n < int64(a.MaxTokens) {
 				p.below++
 			}
 		}

@@ -64,7 +64,11 @@ type Part struct {
 
 	Metrics   []Metric `json:"metrics"`
 	MergedITL int64    `json:"itl_merged_gaps"` // gaps that are not known, since events came with one read
-	NoTPOT    []Ending `json:"tpot_absent,omitempty"`
+	// MergedITLShare is that of all gaps. The longest are likely among them.
+	MergedITLShare float64 `json:"itl_merged_share"`
+	// Bounds says how far TTFT is known; absent if it is in every request.
+	Bounds *Bounds  `json:"ttft_bounds,omitempty"`
+	NoTPOT []Ending `json:"tpot_absent,omitempty"`
 
 	Throughput Throughput `json:"throughput"`
 	Sum        *Sum       `json:"sum,omitempty"`

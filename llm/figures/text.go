@@ -65,11 +65,13 @@ func orUnknown(s string) string {
 }
 
 // cell returns a quantile for a table. Where n does not support it, the maximum
-// stands in its place, in brackets.
+// stands in its place, in brackets; nothing does where values were left out.
 func cell(v *Values, q Quantile, unit string) string {
 	switch {
 	case q.Supported && q.Value != nil:
 		return inUnit(*q.Value, unit)
+	case q.Because != "":
+		return "–"
 	case v.Max != nil:
 		return "(" + inUnit(*v.Max, unit) + ")"
 	}
@@ -173,8 +175,11 @@ func (p *page) beside(part *Part) {
 		}
 		p.text("    ", dim, out)
 	}
+	if b := part.Bounds; b != nil {
+		p.text("    ", dim, b.text())
+	}
 	if part.MergedITL > 0 {
-		p.text("    ", dim, fmt.Sprintf("ITL: %s left out, their events came with one read", countOf(part.MergedITL, "gap")))
+		p.text("    ", dim, part.mergedGaps())
 	}
 	for _, e := range part.NoTPOT {
 		p.text("    ", dim, fmt.Sprintf("TPOT not measurable in %s: %s", countOf(e.N, "reply"), e.Kind))

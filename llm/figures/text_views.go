@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"firstsound/llm/record"
@@ -98,7 +99,7 @@ func (p *page) servers(r *Report) {
 func (p *page) tool(t *Tool) {
 	p.numbered("The tool itself", "whether it bent the figures")
 	style := red
-	if t.Verdict == "not bent" {
+	if t.Verdict == notBent {
 		style = green
 	}
 	p.text("  ", style, t.Sentence)
@@ -128,7 +129,9 @@ func (p *page) tool(t *Tool) {
 	if t.StampFaults > 0 {
 		p.line("  stamps that cannot be right, replaced by the read's time: in %s", plain(countOf(t.StampFaults, "attempt")))
 	}
-	p.text("  ", dim, "rule: "+t.Rule)
+	if t.Verdict != notBent {
+		p.text("  ", dim, "rule: "+t.Rule)
+	}
 }
 
 // selection writes the user's targets, and the selection table.
@@ -152,7 +155,12 @@ func (p *page) selection(r *Report) {
 		note = "reference ranges are others' experience; your targets take their place"
 	}
 	p.numbered("What to watch", note)
+	silent := 0
 	for _, s := range r.Scenes {
+		if !slices.ContainsFunc(s.Measured, func(f Found) bool { return f.Supported && f.Value != nil }) {
+			silent++
+			continue
+		}
 		out := ""
 		for i, f := range s.Measured {
 			if i > 0 {
@@ -171,5 +179,8 @@ func (p *page) selection(r *Report) {
 			ref = "experience: " + s.Reference + " — " + s.Source
 		}
 		p.item("  "+left("", 25), dim, ref)
+	}
+	if silent > 0 {
+		p.text("  ", dim, fmt.Sprintf("%s left out: n supports none of the quantiles to watch", countOf(int64(silent), "line")))
 	}
 }

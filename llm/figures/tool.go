@@ -31,16 +31,19 @@ type Tool struct {
 // Beyond these the tool has bent the figures (assumptions of ours: a twentieth is
 // half of what separates two services that people would tell apart).
 const (
-	bentShare   = 0.05 // of the least median of TTFT
+	bentShare   = 0.05 // of the least median of TTFT; and between the bounds of a quantile
 	bentCPU     = 0.80 // of all CPUs
 	faultyShare = 0.01 // of attempts with a stamp that cannot be right
 )
 
+// notBent is the verdict that lets the figures stand.
+const notBent = "not bent"
+
 // toolRule is how the verdict is reached.
-const toolRule = "arrivals by the kernel's stamp are not moved by a late read, those by the read are: there the self-test's P99 error counts; " +
+const toolRule = "the arrival of the last event of a read is by the kernel's stamp, or by the read: there the self-test's P99 error counts; the others of a read came earlier than that; " +
 	"sending is moved by late timers where requests are due at set times. Bent: one of these above 5 % of the least median TTFT, " +
 	"or more than 80 % of all CPUs used, or fewer requests in flight than a level asks for. Not known: arrivals by the read without a self-test, " +
-	"stamp faults in more than 1 % of the attempts, or resources not recorded"
+	"P50 or P95 of TTFT by its bounds more than 5 % apart where first events came with others in one read, stamp faults in more than 1 % of the attempts, or resources not recorded"
 
 // tool returns what is known of the tool's own part.
 func (s *Summary) tool(r *Report) Tool {
@@ -60,12 +63,21 @@ func (s *Summary) judged(r *Report) Tool {
 		t.CPUShare = new(u.CPU.Seconds() / u.Elapsed.Seconds() / float64(run.CPUs))
 	}
 	if byModel := s.stamps[string(record.ByModel)]; byModel > 0 && byModel == s.attempts {
-		t.Verdict, t.Sentence = "not bent", "the run is on a virtual clock: the tool takes no time"
+		t.Verdict, t.Sentence = notBent, "the run is on a virtual clock: the tool takes no time"
 		return t
 	}
 	bent, unknown := append(t.arrivals(r), t.sending(r)...), []string{}
 	if s.stamps[string(record.ByRead)] > 0 && t.SelfTest == nil {
 		unknown = append(unknown, "arrivals are the times of reads, and no self-test says how late those are")
+	}
+	var apart []string
+	for _, p := range r.Parts {
+		if p.Bounds != nil && p.Bounds.Apart {
+			apart = append(apart, p.Name)
+		}
+	}
+	if len(apart) > 0 {
+		unknown = append(unknown, "first events came with others in one read, so that the bounds of TTFT are more than 5 % apart: "+joined(apart, ", "))
 	}
 	if ratio(s.stampFaults, s.attempts) > faultyShare {
 		unknown = append(unknown, fmt.Sprintf("%s of the attempts have stamps that cannot be right", share(s.stampFaults, s.attempts)))
@@ -81,10 +93,15 @@ func (s *Summary) judged(r *Report) Tool {
 		t.Verdict, t.Findings = "not known", unknown
 		t.Sentence = "whether the tool bent the figures is not known: " + strings.Join(unknown, "; ")
 	default:
-		t.Verdict = "not bent"
+		t.Verdict = notBent
 		t.Sentence = "the tool did not bend the figures"
 		if s.stamps[string(record.ByKernel)] > 0 {
-			t.Sentence += ": arrivals are the kernel's, whatever the lag of the reads"
+			t.Sentence += ": arrivals are the kernel's, "
+			if slices.ContainsFunc(r.Parts, func(p *Part) bool { return p.Bounds != nil }) {
+				t.Sentence += "and P50 and P95 of TTFT are within 5 % by both bounds where first events came with others in one read"
+			} else {
+				t.Sentence += "and each first event has its own"
+			}
 		}
 	}
 	return t

@@ -13,10 +13,13 @@ type Quantile struct {
 	// Value, Low and High are in the unit of the metric. Value is absent where
 	// there is no value beyond the quantile, a bound where n is too small for it.
 	quantile.Figure
-	// Supported says that n is at least Needs. Where it is not, texts show the
-	// maximum in its place.
+	// Supported says that n is at least Needs, and that nothing else speaks
+	// against it. Where n is below, texts show the maximum in its place.
 	Supported bool  `json:"supported"`
 	Needs     int64 `json:"needs_n"`
+	// Because says what speaks against it, where that is not n. The maximum is
+	// then not to be relied on either.
+	Because string `json:"not_supported_because,omitempty"`
 }
 
 // Values are what many values of a metric come to, in its unit.
@@ -41,6 +44,28 @@ func valuesOf(s *quantile.Series) Values {
 	}
 	return Values{N: d.N, Mean: d.Mean, SD: d.SD, Min: d.Min, Max: d.Max, RelativeError: d.RelativeError,
 		P50: of("p50", d.P50), P95: of("p95", d.P95), P99: of("p99", d.P99)}
+}
+
+// leaveOut takes their support from the quantiles that values which are not among
+// these may have moved: those beyond the share that was left out, from above.
+func (v *Values) leaveOut(part float64, because string) {
+	for name, q := range map[string]*Quantile{"p50": &v.P50, "p95": &v.P95, "p99": &v.P99} {
+		if part > 1-quantileOf[name] {
+			q.Supported, q.Because = false, because
+		}
+	}
+}
+
+// shown returns a quantile as tables show it: the maximum in place of one that n
+// does not support; nil if there is neither.
+func (v *Values) shown(q Quantile) *int64 {
+	switch {
+	case q.Supported && q.Value != nil:
+		return q.Value
+	case q.Because != "":
+		return nil
+	}
+	return v.Max
 }
 
 // pick returns the quantile of a name.

@@ -216,7 +216,9 @@ func TestTool(t *testing.T) {
 		verdict string
 		says    string
 	}{
-		{"kernel, late reads", record.ByKernel, func(_ *record.Run, a *record.Attempt) { a.Chunks[0].Lag = 80 * msec }, "not bent", "whatever the lag"},
+		{"kernel, late reads", record.ByKernel, func(_ *record.Run, a *record.Attempt) { a.Chunks[0].Lag = 80 * msec }, "not bent", "arrivals are the kernel's, and each first event has its own"},
+		{"kernel, first events merged, 3 % apart", record.ByKernel, func(_ *record.Run, a *record.Attempt) { a.Chunks[0].Earliest = new(194 * msec) }, "not bent", "within 5 % by both bounds"},
+		{"kernel, first events merged, 40 % apart", record.ByKernel, func(_ *record.Run, a *record.Attempt) { a.Chunks[0].Earliest = new(120 * msec) }, "not known", "the bounds of TTFT are more than 5 % apart: single"},
 		{"a virtual clock", record.ByModel, func(run *record.Run, _ *record.Attempt) { run.Resources = nil }, "not bent", "virtual"},
 		{"by read, no self-test", record.ByRead, func(*record.Run, *record.Attempt) {}, "not known", "no self-test"},
 		{"by read, good self-test", record.ByRead, func(run *record.Run, _ *record.Attempt) { run.SelfTest = &record.SelfTest{TTFT99: 9 * msec} }, "not bent", ""},
@@ -253,7 +255,8 @@ func TestSum(t *testing.T) {
 		for range 20 {
 			a := contentAt(int(ttft / msec))
 			a.Phase, a.Level, a.Chunks[0].Tokens, a.TPOT, a.OutputTokens = phase, 5, 2, &tpot, &tokens
-			a.Total = new(ttft + time.Duration(tokens-2)*tpot + 7*msec)
+			a.LastContent = new(ttft + time.Duration(tokens-2)*tpot)
+			a.Total = new(*a.LastContent + 7*msec)
 			out = append(out, a)
 		}
 		return out
@@ -277,6 +280,21 @@ func TestSum(t *testing.T) {
 		if s := r.part("level5").Sum; s.Blame != test.want {
 			t.Errorf("%v %v %d: %+v", test.ttft, test.tpot, test.tokens, s)
 		}
+	}
+}
+
+// TestSumOfReasoning has 100 reasoning tokens before 30 of the answer, 5 ms each:
+// decoding is 29 × 5 ms, whatever the service counts as output.
+func TestSumOfReasoning(t *testing.T) {
+	var ats []int
+	for i := range 30 {
+		ats = append(ats, 600+5*i)
+	}
+	a := contentAt(ats...)
+	a.FirstReasoning, a.OutputTokens, a.ReasoningTokens, a.TPOT = new(100*msec), new(130), new(100), new(5*msec)
+	a.Total = new(746 * msec)
+	if s := report(Options{}, a).Parts[0].Sum; s.TTFT != int64(600*msec) || s.Decode != int64(145*msec) || s.Rest != int64(msec) {
+		t.Errorf("%+v", s)
 	}
 }
 

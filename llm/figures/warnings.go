@@ -33,7 +33,7 @@ func (s *Summary) warnings(r *Report) []Warning {
 		warn("loopback", "LOOPBACK: the target is on this machine; these are not the figures of an online service")
 	}
 	if h.Run.State != record.Complete {
-		warn("not_complete", "the run is %s: %s", orState(h.Run.State), orReason(h.Run.Reason))
+		warn("not_complete", "%s", notWhole(&h.Run))
 	}
 	if h.OK == 0 {
 		warn("no_ok", "no request ended ok: there are no latencies")
@@ -61,7 +61,16 @@ func (s *Summary) warnings(r *Report) []Warning {
 	if m := r.promptLength(); m != nil && m.Values.P50.Value != nil && *m.Values.P50.Value < shortPrompt {
 		warn("short_prompts", "the prompts have %d tokens at the median: no real conversation is so short, and TTFT grows with the prompt", *m.Values.P50.Value)
 	}
-	if r.Tool.Verdict != "not bent" {
+	if apart := r.apart(); len(apart) > 0 {
+		warn("ttft_bounds", "TTFT is an upper bound in many requests, whose first events came with others in one read: %s", joined(apart, "; "))
+	}
+	if s.whole > 0 {
+		warn("not_streamed", "%s not streamed; %s TTFT is the total", verb(s.whole, "answer", "was", "were"), its(s.whole))
+	}
+	for _, e := range endings(s.wrong, s.attempts) {
+		warn("wrong_records", "%s cannot be right: %s", countOf(e.N, "record"), e.Kind)
+	}
+	if r.Tool.Verdict != notBent {
 		warn("tool", "%s", r.Tool.Sentence)
 	}
 	if s.beyond > 0 {
@@ -76,7 +85,7 @@ func (s *Summary) sampleWarnings(r *Report, warn func(code, format string, args 
 	var few []string
 	for _, p := range r.Parts {
 		if p.Phase == record.Single && p.OK < fewSingle {
-			warn("few_samples", "%s: %d ok requests; take %d or more", p.Name, p.OK, fewSingle)
+			warn("few_samples", "%s: %s; take %d or more", p.Name, countOf(p.OK, "ok request"), fewSingle)
 		}
 		if m := p.metric("ttft"); isMain(p.Phase) && m != nil && !m.Values.P95.Supported {
 			few = append(few, fmt.Sprintf("%s (n = %d)", p.Name, m.Values.N))
@@ -104,11 +113,38 @@ func (r *Report) promptLength() *Metric {
 	return nil
 }
 
+// notWhole says how far a run came that is not complete.
+func notWhole(run *record.Run) string {
+	switch {
+	case run.State == record.Running:
+		return "the run is not complete: it was killed, or is still running"
+	case run.Reason == string(run.State):
+		return "the run is " + orState(run.State)
+	}
+	return fmt.Sprintf("the run is %s: %s", orState(run.State), orReason(run.Reason))
+}
+
+// verb returns "1 answer was", or "2 answers were".
+func verb(n int64, what, one, more string) string {
+	if n == 1 {
+		more = one
+	}
+	return countOf(n, what) + " " + more
+}
+
+// its returns the word for what n have.
+func its(n int64) string {
+	if n == 1 {
+		return "its"
+	}
+	return "their"
+}
+
 func orState(s record.State) string {
 	if s == "" {
 		return "of unknown state"
 	}
-	return string(s)
+	return clean(string(s))
 }
 
 func orReason(s string) string {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"mime"
 	"strconv"
 	"time"
 
@@ -14,24 +13,15 @@ import (
 	"firstsound/llm/wire"
 )
 
-// NewReader implements wire.Protocol. An answer of the type application/json is
-// one that the service did not stream, or an error.
-func (p *Protocol) NewReader(resp wire.Response) wire.Reader {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	return &reader{whole: kind == "application/json"}
-}
+// NewReader implements wire.Protocol.
+func (p *Protocol) NewReader(wire.Response) wire.Reader { return &reader{} }
 
 type reader struct {
-	whole bool
+	whole bool // the answer is one that the service did not stream, or an error
 	tools bool // a piece of a tool call came
 }
 
-func (r *reader) Decoder() stream.Decoder {
-	if r.whole {
-		return stream.NewWhole()
-	}
-	return stream.NewSSE()
-}
+func (r *reader) Decoder() stream.Decoder { return &sniffer{r: r} }
 
 const endMark = "[DONE]"
 

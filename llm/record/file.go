@@ -2,6 +2,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,6 +45,26 @@ func Create(dir string, r Run) (*Writer, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// Free returns an error if a run cannot be written to dir: it holds one already,
+// or is no folder. It writes nothing.
+func Free(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("run folder: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("run folder: %s is no folder; name another", dir)
+	}
+	for _, name := range []string{RequestsFile, ReadsFile, MetricsFile, ServerFile} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return fmt.Errorf("run folder: %s holds a run already; name another folder", dir)
+		}
+	}
+	return nil
 }
 
 // Add writes an attempt. It may be called from several goroutines.
@@ -122,7 +143,7 @@ func ReadAttempts(dir string, cut func(line int)) iter.Seq2[*Attempt, error] {
 	}
 }
 
-// Decode yields the attempts of r, a line each, and stops at the first error.
+// Decode yields the attempts of r, a line each but for blank ones, and stops at the first error.
 func Decode(r io.Reader, cut func(line int)) iter.Seq2[*Attempt, error] {
 	return func(yield func(*Attempt, error) bool) {
 		in := bufio.NewReaderSize(r, 64<<10)
@@ -134,6 +155,9 @@ func Decode(r io.Reader, cut func(line int)) iter.Seq2[*Attempt, error] {
 			if err != nil && err != io.EOF {
 				yield(nil, fmt.Errorf("line %d: %w", n, err))
 				return
+			}
+			if len(bytes.TrimSpace(line)) == 0 && err == nil {
+				continue
 			}
 			a := new(Attempt)
 			if wrong := json.Unmarshal(line, a); wrong != nil {

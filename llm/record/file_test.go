@@ -28,12 +28,15 @@ func TestFolder(t *testing.T) {
 	if err := w.Close(Run{Format: Format, State: Complete, Seed: 7}); err != nil {
 		t.Fatal(err)
 	}
+	if err := Free(dir); err == nil || !strings.Contains(err.Error(), "already") || Free(filepath.Join(dir, "new")) != nil || Free(filepath.Join(dir, RunFile)) == nil {
+		t.Errorf("free: %v", err)
+	}
 	if r, err := ReadRun(dir); err != nil || r.State != Complete || r.Seed != 7 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	// A line that was cut off is told and left out.
 	f, _ := os.OpenFile(filepath.Join(dir, RequestsFile), os.O_APPEND|os.O_WRONLY, 0)
-	f.WriteString(`{"request_id":"r-2","att`)
+	f.WriteString("\n  \n" + `{"request_id":"r-2","att`) // blank lines are none
 	f.Close()
 	cut, n := 0, 0
 	for a, err := range ReadAttempts(dir, func(line int) { cut = line }) {
@@ -41,7 +44,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	}
-	if n != 1 || cut != 2 {
+	if n != 1 || cut != 4 {
 		t.Errorf("%d attempts, cut off at line %d", n, cut)
 	}
 }

@@ -137,6 +137,7 @@ type Attempt struct {
 	TokenSource     TokenSource `json:"token_source,omitempty"`
 	Tokenized       *int        `json:"tokenized,omitempty"` // output tokens by the tokenizer here, beside the service's own
 	MaxTokens       int         `json:"max_tokens,omitempty"`
+	UsageRefused    string      `json:"usage_refused,omitempty"` // what the service counted and cannot be right; it is not used
 
 	// The stream as it came.
 	Bytes       int64 `json:"bytes"` // of the body

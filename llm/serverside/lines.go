@@ -3,9 +3,12 @@ package serverside
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -82,17 +85,27 @@ func detect(name string, r io.Reader) (Format, io.Reader, error) {
 	if err != nil {
 		return "", nil, fmt.Errorf("server log: %s: %w", name, err)
 	}
+	if bytes.HasPrefix(head, []byte("\x1f\x8b")) {
+		return "", nil, errGzip(name)
+	}
 	seen := map[Format]int{}
-	jsons := 0
+	jsons, broken, others := 0, 0, 0
 	for in := newLines(bytes.NewReader(head)); ; {
 		line, _, err := in.next()
 		if err != nil {
 			break
 		}
+		isJSON := strings.HasPrefix(line, "{")
+		if isJSON && !json.Valid([]byte(line)) {
+			broken++
+			continue
+		}
 		if f, ok := kindOf(line); ok {
 			seen[f]++
-		} else if strings.HasPrefix(line, "{") {
+		} else if isJSON {
 			jsons++
+		} else if line != "" {
+			others++
 		}
 	}
 	r = io.MultiReader(bytes.NewReader(head), r)
@@ -111,16 +124,55 @@ func detect(name string, r io.Reader) (Format, io.Reader, error) {
 		return best, r, nil
 	case jsons > 0:
 		return "", nil, fmt.Errorf("server log: %s: JSON lines of no known kind: say with a field map where things are, such as request_id=rid,ttft=metrics.ttft:ms", name)
+	case broken > 0 && others == 0:
+		return "", nil, fmt.Errorf("server log: %s: its lines begin with { and are no JSON", name)
 	}
-	return "", nil, fmt.Errorf("server log: %s: no line of a known format in the first %d MB; there are %s (vLLM tells of requests with --enable-log-requests only, SGLang with --log-requests)",
-		name, detectBytes>>20, names(Formats[1:]))
+	return "", nil, fmt.Errorf("server log: %s: %w in the first %d MB; there are %s (vLLM tells of requests with --enable-log-requests only, SGLang with --log-requests)",
+		name, errNoKnown, detectBytes>>20, names(Formats[1:]))
+}
+
+// errNoKnown is of a log that says nothing of requests: not yet, it may be.
+var errNoKnown = errors.New("no line of a known format")
+
+func errGzip(name string) error {
+	return fmt.Errorf("server log: %s is compressed with gzip; unpack it: gunzip -k %[1]s", name)
+}
+
+// Check says what is wrong with a log before its server was asked: that it is
+// compressed, or JSON of no known kind. A log that does not speak of requests yet
+// is right, and so is an empty one.
+func Check(name string, o Options) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("server log: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, 2)
+	n, err := io.ReadFull(f, head)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("server log: %w", err)
+	}
+	if string(head[:n]) == "\x1f\x8b" {
+		return errGzip(name)
+	}
+	if len(o.Map) > 0 || o.Format != Auto && o.Format != "" {
+		return nil
+	}
+	_, _, err = detect(name, io.MultiReader(bytes.NewReader(head), f))
+	if errors.Is(err, errNoKnown) {
+		return nil
+	}
+	return err
 }
 
 // kindOf says which format a line is of, if only one prints such lines.
 func kindOf(s string) (Format, bool) {
 	if strings.HasPrefix(s, "{") {
 		switch {
-		case has(s, `"arrived_ns"`) && has(s, `"chunks_ns"`):
+		case has(s, `"arrived_ns"`) && has(s, `"chunks_ns"`) || has(s, `"epoch_unix_ns"`):
 			return Truth, true
 		case has(s, `"request_time"`) || has(s, `"upstream_response_time"`) || has(s, `"upstream_header_time"`):
 			return Nginx, true

@@ -143,7 +143,7 @@ func (c *Client) note(t *tape, x *exchange.Exchange) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if t.version != "" {
-		c.version = t.version
+		c.version = t.word(t.version)
 	}
 	if x != nil && x.Local != "" {
 		c.local = x.Local
@@ -160,12 +160,12 @@ func (c *Client) ask(ctx context.Context, req llm.Request, t *tape) (*exchange.E
 		return nil, err
 	}
 	identify(r.Header, req)
-	t.secrets = secrets(r.Header)
+	t.secrets, t.at = secrets(r.Header), r.URL
 	x, err := c.exchange.Do(ctx, r)
 	if x != nil {
 		t.asked(x, err == nil)
 	}
-	return x, err
+	return x, Explain(err)
 }
 
 // read reads the body of an answer.

@@ -47,7 +47,7 @@ func TestStatus(t *testing.T) {
 		{"detail", 422, nil, `{"detail":[{"loc":["body"],"msg":"field required"}]}`, "error=422_Unprocessable_Entity:_field_required"},
 		{"text", 502, nil, "<html>\n<b>Bad gateway</b></html>", "error=502_Bad_Gateway:_<html>_<b>Bad_gateway</b></html>"},
 		{"parameter", 400, nil, `{"error":{"message":"unknown","param":"stream_options"}}`, "error=400_Bad_Request:_unknown_(stream_options)"},
-		{"redirect", 307, map[string]string{"Location": "/elsewhere"}, ``, "class=http_error status=307"},
+		{"redirect", 307, map[string]string{"Location": "/elsewhere?token=hush"}, ``, "class=http_error status=307"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := func(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +59,9 @@ func TestStatus(t *testing.T) {
 			}
 			all, deltas, _ := ask(t, newOpenAI(t), h, wire.Options{}, 1)
 			check(t, figures(all[0], deltas), test.want)
+			if to := all[0].Header["location"]; test.status == 307 && (!strings.HasPrefix(to, "http://") || !strings.HasSuffix(to, "/elsewhere") || !strings.Contains(all[0].Error, to)) {
+				t.Errorf("it redirects to %q: %s", to, all[0].Error)
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -72,11 +73,31 @@ func faultIn(text []byte, depth int) string {
 	return ""
 }
 
+// Explain adds to an error of a connection what to do, where its own words are a
+// riddle: to speak to a port for TLS without it, or the other way round.
+func Explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	switch text := err.Error(); {
+	case strings.Contains(text, `malformed HTTP response "\x15\x03`):
+		return fmt.Errorf("%w: the service speaks TLS; use https", err)
+	case strings.Contains(text, "first record does not look like a TLS handshake"),
+		strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("%w: the service does not speak TLS; use http", err)
+	}
+	return err
+}
+
 // refused takes down a status that is not 200.
 func (t *tape) refused(body []byte) {
 	t.fault = strconv.Itoa(t.a.Status)
 	if text := http.StatusText(t.a.Status); text != "" {
 		t.fault += " " + text
+	}
+	if to := t.a.Header["location"]; to != "" && t.a.Status/100 == 3 {
+		t.fault += ": it redirects to " + to + "; give that as the URL"
+		return
 	}
 	if words := Fault(body); words != "" {
 		t.fault += ": " + words

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -19,28 +20,51 @@ var notableHeaders = []string{
 	"x-accel-buffering", "via", "server", "cf-ray", "cf-cache-status", "x-cache", "x-served-by", "x-powered-by",
 	"x-request-id", "request-id", "apim-request-id", "x-ms-region", "x-generation-id", "x-envoy-upstream-service-time",
 	"openai-processing-ms", "server-timing", "req-cost-time", "req-arrive-time", "resp-start-time",
-	"retry-after", "retry-after-ms", "x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens",
+	"location", "retry-after", "retry-after-ms", "x-ratelimit-remaining-requests", "x-ratelimit-remaining-tokens",
 }
 
 // maxHeader is how much of a header's value is kept, in bytes.
 const maxHeader = 256
 
-func notable(h http.Header) map[string]string {
+// notable returns the headers of the answer to a request to at that are kept.
+func notable(h http.Header, at *url.URL) map[string]string {
 	var kept map[string]string
 	for _, name := range notableHeaders {
 		v := strings.ToValidUTF8(strings.Join(h.Values(name), ", "), "?")
+		if name == "location" && v != "" {
+			v = elsewhere(v, at)
+		}
 		if v == "" {
 			continue
 		}
-		if len(v) > maxHeader {
-			v = strings.ToValidUTF8(v[:maxHeader], "") + "…"
-		}
+		v = short(v)
 		if kept == nil {
 			kept = map[string]string{}
 		}
 		kept[name] = v
 	}
 	return kept
+}
+
+// short cuts a text off behind maxHeader bytes.
+func short(v string) string {
+	if len(v) > maxHeader {
+		v = strings.ToValidUTF8(v[:maxHeader], "") + "…"
+	}
+	return v
+}
+
+// elsewhere returns where a redirect leads to from at, without what may be
+// secret; empty if that is no address.
+func elsewhere(location string, at *url.URL) string {
+	u, err := url.Parse(location)
+	if err != nil {
+		return ""
+	}
+	if at != nil {
+		u = at.ResolveReference(u)
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
 // identify writes the request's ID, and the trace that follows from it, to h.
@@ -84,6 +108,12 @@ func (t *tape) clean(text string) string {
 		text = strings.ReplaceAll(text, s, "(key)")
 	}
 	return text
+}
+
+// word returns a word of the service, such as a finish reason, as it is kept:
+// without the request's own secrets, and not longer than a header.
+func (t *tape) word(text string) string {
+	return short(t.clean(strings.ToValidUTF8(text, "?")))
 }
 
 // retryAfter returns for how long a service asks to be left alone, 0 if it does

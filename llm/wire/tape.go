@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -22,6 +23,7 @@ type tape struct {
 	see     func(llm.Delta) bool
 	stopped bool // see wants no more
 	secrets []string
+	at      *url.URL // that was asked; nil in a replay
 
 	reader Reader
 	dec    stream.Decoder
@@ -84,7 +86,7 @@ func (t *tape) asked(x *exchange.Exchange, answered bool) {
 		return
 	}
 	a.Status = x.Status
-	a.Header = notable(x.Header)
+	a.Header = notable(x.Header, t.at)
 	for name, v := range a.Header {
 		a.Header[name] = t.clean(v)
 	}
@@ -220,6 +222,7 @@ func last(mark **time.Duration, at time.Duration) {
 // mean takes down what an event means.
 func (t *tape) mean(e *Event, at, lag time.Duration) {
 	t.version = e.Version
+	t.believe(e)
 	if e.Fault != "" {
 		t.fail(e.Fault)
 		return
@@ -348,6 +351,7 @@ func (t *tape) tellCall(c llm.ToolCall, at time.Duration) {
 // finished takes down the reason why the answer ends.
 func (t *tape) finished(reason string, at time.Duration) {
 	t.flush(at)
+	reason = t.word(reason)
 	t.finish = reason
 	t.a.FinishReason, t.a.Finished = reason, &at
 	t.tell(llm.Delta{At: at, Kind: llm.Finish, Text: reason})

@@ -4,6 +4,7 @@ package ttsbench
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -35,7 +36,7 @@ const (
 	Empty       Outcome = "empty"       // there was no sound
 	Refused     Outcome = "refused"     // the service refused the request
 	Closed      Outcome = "closed"      // it closed the connection
-	Unreachable Outcome = "unreachable" // there is no connection
+	Unreachable Outcome = "unreachable" // there is no connection, or no TLS on it
 	Failed      Outcome = "failed"      // anything else, in the words of the error
 	Interrupted Outcome = "interrupted" // the run ended first
 )
@@ -107,6 +108,9 @@ func (b *Bench) Run(ctx context.Context, s tts.Synthesizer, level int, keep func
 	for range level {
 		g.Go("a caller", func() error {
 			for text := range work.All(ctx) {
+				if ctx.Err() != nil { // what is in the queue comes all the same
+					break
+				}
 				t := b.speak(ctx, s, text, level)
 				one.Lock()
 				err := keep(t)
@@ -237,6 +241,8 @@ func outcome(ctx context.Context, err error) Outcome {
 	var status *live.StatusError
 	var closed *socket.CloseError
 	var dead net.Error
+	var clear tls.RecordHeaderError
+	var unknown *tls.CertificateVerificationError
 	switch {
 	case err == nil:
 		return OK
@@ -248,7 +254,7 @@ func outcome(ctx context.Context, err error) Outcome {
 		return Refused
 	case errors.As(err, &closed):
 		return Closed
-	case errors.As(err, &dead):
+	case errors.As(err, &dead), errors.As(err, &clear), errors.As(err, &unknown):
 		return Unreachable
 	}
 	return Failed

@@ -1,5 +1,11 @@
 const $ = (id) => document.getElementById(id)
 const ms = (ns) => (ns / 1e6).toFixed(1)
+// A stage has its colour in every turn.
+const colourOf = new Map()
+const colour = (stage) => {
+  if (!colourOf.has(stage)) colourOf.set(stage, colours[colourOf.size % colours.length])
+  return colourOf.get(stage)
+}
 const colours = ['#4472c4', '#d17a22', '#3a9d5d', '#b8478e', '#8a6fd1', '#c5a100', '#2c9db5', '#c0504d', '#7d8b99']
 
 let about = { utterances: [], scenarios: [] }
@@ -252,7 +258,7 @@ async function finished(c, turn) {
     const last = turn.segments.at(-1).end_ns
     const beyond = ((stats.jitter_buffer_ms ?? 0) + (stats.playout_device_ms ?? 0)) * 1e6
     const whole = last - start + beyond
-    turn.segments.forEach((s, i) => rows.append(row(s.stage, s.start_ns - start, s.end_ns - start, whole, colours[i % colours.length], s.setting)))
+    turn.segments.forEach((s) => rows.append(row(s.stage, s.start_ns - start, s.end_ns - start, whole, colour(s.stage), s.setting)))
     let at = last - start
     for (const [name, v] of [['your jitter buffer', stats.jitter_buffer_ms], ['your sound card', stats.playout_device_ms]]) {
       if (v === undefined) continue

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -239,21 +240,27 @@ const docAddress = "http://127.0.0.1:8000"
 // arrange starts what is to be started, puts its address into the arguments, and
 // makes a benchmark short. It returns nil if nothing is left to be run.
 func (d docServices) arrange(t *testing.T, args []string) []string {
-	serve := func(more ...string) {
+	serve := func(address string, more ...string) {
 		url, stop := startMock(t, append(more, "--listen", "127.0.0.1:0", "--first", "5ms", "--between", "1ms", "--tokens", "8")...)
 		t.Cleanup(func() { stop() })
-		d[docAddress] = strings.TrimSuffix(url, "/v1")
+		d[address] = strings.TrimSuffix(url, "/v1")
 	}
 	line := strings.Join(args, " ")
 	if strings.HasPrefix(line, "mock llm") {
-		serve(args[2:]...)
+		address := docAddress
+		if i := slices.Index(args, "--listen"); i >= 0 && i+1 < len(args) {
+			address = "http://" + args[i+1]
+		}
+		serve(address, args[2:]...)
 		return nil
 	}
 	if strings.Contains(line, docAddress) && d[docAddress] == "" {
-		serve()
+		serve(docAddress)
 	}
-	for i := range args {
-		args[i] = strings.ReplaceAll(args[i], docAddress, d[docAddress])
+	for written, url := range d {
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], written, url)
+		}
 	}
 	if strings.HasPrefix(line, "bench llm") {
 		args = append(args, "--no-self-test", "--requests", "12", "--warmup", "1", "--single", "12")

@@ -293,7 +293,7 @@ func (c *checklist) client() (PointState, string, string) {
 
 func (c *checklist) crossChecked() (PointState, string, string) {
 	joined := where(c.ok, func(a *record.Attempt) bool { _, ok := serverTTFT(a); return ok })
-	text := fmt.Sprintf("%d of %s with the server's times beside the client's", len(joined), countOf(len(c.ok), "request"))
+	text := fmt.Sprintf("%d of %d requests have the server's times beside the client's", len(joined), len(c.ok))
 	if len(joined) > 0 {
 		text += " (" + joined[0].Server.Source + ")"
 	}

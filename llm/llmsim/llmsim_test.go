@@ -43,7 +43,9 @@ func TestConformance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { llmtest.Run(t, subject(change)) })
 	}
-	t.Run("buffered", func(t *testing.T) { llmtest.Run(t, subject(func(o *llmsim.Options) { o.Buffered, o.MaxConnections = true, 1 })) })
+	t.Run("buffered", func(t *testing.T) {
+		llmtest.Run(t, subject(func(o *llmsim.Options) { o.Buffered, o.MaxConnections = true, 1 }))
+	})
 	reasoning := subject(func(o *llmsim.Options) { o.Reasoning = 12 })
 	reasoning.MaxTokens = false // three tokens are no content then
 	t.Run("reasoning", func(t *testing.T) { llmtest.Run(t, reasoning) })

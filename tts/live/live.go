@@ -25,9 +25,9 @@ import (
 
 // Options are how a service is reached. A provider's own Options hold them.
 type Options struct {
-	URL     string        `yaml:"url"`     // empty: the service's own
-	Key     string        `yaml:"-"`       // empty: none is sent
-	Timeout time.Duration `yaml:"-"` // the longest silence of a service that has a text to speak; 0: DefaultTimeout
+	URL     string        `yaml:"url"` // empty: the service's own
+	Key     string        `yaml:"-"`   // empty: none is sent
+	Timeout time.Duration `yaml:"-"`   // the longest silence of a service that has a text to speak; 0: DefaultTimeout
 
 	TLS  *tls.Config                                                       `yaml:"-"` // nil: Go's
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error) `yaml:"-"` // nil: the system's

@@ -37,8 +37,8 @@ setup: ## install what the tests need (Debian packages), if it is missing
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install $$missing >/dev/null; fi
 	@for sdk in $(SDKS); do \
 	  if [ ! -d $$sdk/node_modules ] || [ $$sdk/package-lock.json -nt $$sdk/node_modules ]; then \
-	    echo "installing the SDKs in $$sdk"; npm ci --prefix $$sdk --no-audit --no-fund --silent && touch $$sdk/node_modules || exit 1; fi; done
-	@sh audio/vad/silero/fetch.sh
+	    echo "installing the SDKs in $$sdk"; npm ci --prefix $$sdk --no-audit --no-fund --silent && touch $$sdk/node_modules || echo "the tests with the SDKs of $$sdk will be skipped"; fi; done
+	@sh audio/vad/silero/fetch.sh || echo "the tests of Silero will be skipped"
 
 vet:
 	$(GO) vet ./...

@@ -21,6 +21,10 @@ func NewReal() *Real { return &Real{began: time.Now()} }
 // Now returns the time since the clock began.
 func (r *Real) Now() time.Duration { return time.Since(r.began) }
 
+// Epoch returns what the wall clock showed when the clock was at 0: for people and
+// for other programs on this machine, not for durations.
+func (r *Real) Epoch() time.Time { return r.began }
+
 // Go runs f in a goroutine.
 func (r *Real) Go(_ string, f func()) { go f() }
 

@@ -231,7 +231,7 @@ func TestWriter(t *testing.T) {
 	d := json.NewDecoder(&b)
 	var h Header
 	var x Truth
-	if err := d.Decode(&h); err != nil || h != (Header{Format, 17}) {
+	if err := d.Decode(&h); err != nil || h != (Header{Format: Format, Epoch: 17}) {
 		t.Errorf("%v, %+v", err, h)
 	}
 	if err := d.Decode(&x); err != nil || x.RequestID != "a" || x.Utterances[0].Text != "hi" || w.Err() != nil {

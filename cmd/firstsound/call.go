@@ -208,7 +208,7 @@ func (c *callCmd) run(ctx context.Context) error {
 		return err
 	}
 	caller := &caller{callCmd: c, clock: clocks.NewReal(), address: u, shown: u.Redacted(), protocol: protocol, recordings: list, interruptAfter: after}
-	caller.epoch = epochOf(caller.clock)
+	caller.epoch = caller.clock.Epoch()
 	caller.run8 = fmt.Sprintf("call-%08x", uint32(caller.epoch.UnixNano()>>20))
 	if err := caller.prepare(ctx); err != nil {
 		return err

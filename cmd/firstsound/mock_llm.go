@@ -227,7 +227,7 @@ func (c *mockLLMCmd) run(ctx context.Context) (err error) {
 		return err
 	}
 	clock := clocks.NewReal()
-	o.Epoch = epochOf(clock)
+	o.Epoch = clock.Epoch()
 	if c.truth != "" {
 		f, err2 := os.Create(c.truth)
 		if err2 != nil {
@@ -270,20 +270,4 @@ func (c *mockLLMCmd) run(ctx context.Context) (err error) {
 	fmt.Fprintf(c.out, "%d requests, %d failed or cut off; at most %d at once; %d writes, %d of them more than 1 ms late, the latest by %.1f ms\n",
 		st.Requests, st.Failures, st.Concurred, st.Writes, st.Late, float64(st.LateMax)/1e6)
 	return nil
-}
-
-// epochOf returns what the wall clock shows when clock is at 0: the closest of a
-// few looks at both.
-func epochOf(clock clocks.Clock) time.Time {
-	var epoch time.Time
-	least := time.Hour
-	for range 8 {
-		before := clock.Now()
-		wall := time.Now()
-		took := clock.Now() - before
-		if took < least {
-			least, epoch = took, wall.Add(-before-took/2)
-		}
-	}
-	return epoch
 }

@@ -267,12 +267,12 @@ func (f *truthFile) Close() error {
 	return f.File.Close()
 }
 
-func (c *mockSpeech) make(clock clocks.Clock) (parts []*mockPart, err error) {
+func (c *mockSpeech) make(clock *clocks.Real) (parts []*mockPart, err error) {
 	s, err := c.scenario()
 	if err != nil {
 		return nil, err
 	}
-	epoch := epochOf(clock)
+	epoch := clock.Epoch()
 	for _, name := range c.parts {
 		var p *mockPart
 		switch name {

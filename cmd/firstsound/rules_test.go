@@ -23,6 +23,7 @@ var may = []struct{ dir, imports string }{
 	{"clocks/random", ""},
 	{"clocks/clockstest", "clocks!"},
 	{"clocks/quantile", ""},
+	{"clocks/truth", ""},
 	{"clocks/arrival", "clocks!"},
 	{"clocks/exchange", "clocks! clocks/arrival"},
 	{"clocks/socket", "clocks! clocks/arrival"},

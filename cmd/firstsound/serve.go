@@ -193,7 +193,7 @@ func (c *serveCmd) serve(ctx context.Context) (err error) {
 		return usageError{err}
 	}
 	a := &agent{serveCmd: c, clock: clocks.NewReal(), scenario: s, calls: map[int]*session{}, peers: map[string]*session{}, variants: map[string]*stages{}}
-	a.epoch = epochOf(a.clock)
+	a.epoch = a.clock.Epoch()
 	if a.local, err = loopbackOnly(c.listen); err != nil {
 		return err
 	}

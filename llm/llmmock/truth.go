@@ -1,22 +1,17 @@
 package llmmock
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
-	"sync"
 	"time"
+
+	"firstsound/clocks/truth"
 )
 
 // Format is the name of the format of a truth file, in its first line.
 const Format = "firstsound-mock-truth-1"
 
-// A Header is the first line of a truth file. A moment of the file is at
-// Epoch + its ns on the wall clock of the machine.
-type Header struct {
-	Format string `json:"format"`
-	Epoch  int64  `json:"epoch_unix_ns"`
-}
+// A Header is the first line of a truth file.
+type Header = truth.Header
 
 // A Truth is what really happened to a request. All times are on the mock's
 // clock; what never came is absent.
@@ -71,42 +66,11 @@ const (
 	Died       Ending = "died" // the modelled server did
 )
 
-// A Writer writes a truth file. Its methods may be called by several goroutines
-// at once.
-type Writer struct {
-	mu  sync.Mutex
-	w   io.Writer
-	err error
-}
+// A Writer writes a truth file.
+type Writer = truth.Writer[Truth]
 
-// NewWriter writes the first line to w. Each line is one Write.
+// NewWriter writes the first line to w; the mock's clock was at 0 at epoch. The
+// Writer's method Write fits Options.Truth.
 func NewWriter(w io.Writer, epoch time.Time) (*Writer, error) {
-	t := &Writer{w: w}
-	t.line(Header{Format: Format, Epoch: epoch.UnixNano()})
-	return t, t.Err()
-}
-
-// Write writes the line of a request. It fits Options.Truth.
-func (t *Writer) Write(x Truth) { t.line(x) }
-
-func (t *Writer) line(x any) {
-	b, err := json.Marshal(x)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return
-	}
-	if err == nil {
-		_, err = t.w.Write(append(b, '\n'))
-	}
-	if err != nil {
-		t.err = fmt.Errorf("truth file: %w", err)
-	}
-}
-
-// Err returns the first error of writing.
-func (t *Writer) Err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
+	return truth.NewWriter[Truth](w, Format, epoch)
 }

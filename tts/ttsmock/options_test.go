@@ -87,7 +87,7 @@ func TestWriter(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 	var head Header
 	var truth Truth
-	if len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &head) != nil || json.Unmarshal([]byte(lines[1]), &truth) != nil || head != (Header{Format, 42}) || truth.RequestID != "a" {
+	if len(lines) != 2 || json.Unmarshal([]byte(lines[0]), &head) != nil || json.Unmarshal([]byte(lines[1]), &truth) != nil || head != (Header{Format: Format, Epoch: 42}) || truth.RequestID != "a" {
 		t.Errorf("%s", b.String())
 	}
 }

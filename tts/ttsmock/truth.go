@@ -1,22 +1,17 @@
 package ttsmock
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
-	"sync"
 	"time"
+
+	"firstsound/clocks/truth"
 )
 
 // Format is the name of the format of a truth file, in its first line.
 const Format = "firstsound-ttsmock-truth-1"
 
-// A Header is the first line of a truth file. A moment of the file is at
-// Epoch + its ns on the wall clock of the machine.
-type Header struct {
-	Format string `json:"format"`
-	Epoch  int64  `json:"epoch_unix_ns"`
-}
+// A Header is the first line of a truth file.
+type Header = truth.Header
 
 // A Truth is what really happened to a connection or an HTTP request. All times
 // are on the mock's clock; what never came is absent.
@@ -48,38 +43,11 @@ type Spoken struct {
 	LateMax time.Duration   `json:"late_max_ns"`      // the latest of the chunks, after its planned moment
 }
 
-// A Writer writes a truth file. Its methods may be called by several goroutines
-// at once.
-type Writer struct {
-	mu  sync.Mutex
-	out *json.Encoder
-	err error
-}
+// A Writer writes a truth file.
+type Writer = truth.Writer[Truth]
 
-// NewWriter writes the first line to w. Each line is one Write.
+// NewWriter writes the first line to w; the mock's clock was at 0 at epoch. The
+// Writer's method Write fits Options.Truth.
 func NewWriter(w io.Writer, epoch time.Time) (*Writer, error) {
-	t := &Writer{out: json.NewEncoder(w)}
-	t.encode(Header{Format, epoch.UnixNano()})
-	return t, t.Err()
-}
-
-// Write writes the line of a request. It fits Options.Truth.
-func (t *Writer) Write(x Truth) { t.encode(x) }
-
-func (t *Writer) encode(x any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return
-	}
-	if err := t.out.Encode(x); err != nil {
-		t.err = fmt.Errorf("truth file: %w", err)
-	}
-}
-
-// Err returns the first error of writing.
-func (t *Writer) Err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
+	return truth.NewWriter[Truth](w, Format, epoch)
 }

@@ -64,7 +64,7 @@ func TestWriter(t *testing.T) {
 	}
 	w.Write(Truth{RequestID: "a", Responses: []Response{{ID: "r", Created: 3}}})
 	lines := strings.Split(b.String(), "\n")
-	if len(lines) != 3 || lines[0] != `{"epoch_unix_ns":5000000006,"format":"firstsound-realtimemock-truth-1"}` || !strings.Contains(lines[1], `"created_ns":3`) || w.Err() != nil {
+	if len(lines) != 3 || lines[0] != `{"format":"firstsound-realtimemock-truth-1","epoch_unix_ns":5000000006}` || !strings.Contains(lines[1], `"created_ns":3`) || w.Err() != nil {
 		t.Errorf("%q, %v", lines, w.Err())
 	}
 	w, _ = NewWriter(&full{1}, time.Time{})

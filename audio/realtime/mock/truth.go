@@ -1,11 +1,10 @@
 package mock
 
 import (
-	"encoding/json"
-	"fmt"
 	"io"
-	"sync"
 	"time"
+
+	"firstsound/clocks/truth"
 )
 
 // Format is the name of the format of a truth file, in its first line.
@@ -49,39 +48,11 @@ type Response struct {
 	Heard      *int64          `json:"truncated_ms,omitempty"` // as the client says
 }
 
-// A Writer writes a truth file, one line a Write. It may be used by several
-// goroutines at once.
-type Writer struct {
-	mu  sync.Mutex
-	out *json.Encoder
-	err error
-}
+// A Writer writes a truth file.
+type Writer = truth.Writer[Truth]
 
-// NewWriter writes the first line to w. A moment of the file is at epoch and its
-// ns on the wall clock.
+// NewWriter writes the first line to w; the mock's clock was at 0 at epoch. The
+// Writer's method Write fits Options.Truth.
 func NewWriter(w io.Writer, epoch time.Time) (*Writer, error) {
-	t := &Writer{out: json.NewEncoder(w)}
-	t.encode(map[string]any{"format": Format, "epoch_unix_ns": epoch.UnixNano()})
-	return t, t.Err()
-}
-
-// Write writes the line of a session. It fits Options.Truth.
-func (t *Writer) Write(x Truth) { t.encode(x) }
-
-func (t *Writer) encode(v any) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return
-	}
-	if err := t.out.Encode(v); err != nil {
-		t.err = fmt.Errorf("truth file: %w", err)
-	}
-}
-
-// Err returns the first error of writing.
-func (t *Writer) Err() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err
+	return truth.NewWriter[Truth](w, Format, epoch)
 }

@@ -7,7 +7,7 @@ FUZZ  ?= 300x
 BENCH ?= 1x
 export CGO_ENABLED ?= 0
 
-.PHONY: race-all help run run-local call truth build test setup vet race short-fuzz fuzz short-bench bench soak corpus docs golden
+.PHONY: packages sdks race-all help run run-local call truth build test setup vet race short-fuzz fuzz short-bench bench soak corpus docs golden
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -28,13 +28,17 @@ PACKAGES = gcc libc6-dev flite libflite1 espeak-ng libpocketsphinx3 pocketsphinx
 SDKS     = cmd/firstsound/testdata/sdk asr/asrmock/testdata/sdk tts/ttsmock/testdata/sdk
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
-setup: ## install what the tests need (Debian packages), if it is missing
+setup: packages sdks ## install what the tests need (Debian packages, npm), if it is missing
+
+packages:
 	@missing=""; for p in $(PACKAGES); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	if [ -n "$$missing" ]; then echo "installing$$missing"; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install $$missing >/dev/null; fi
+
+sdks:
 	@for sdk in $(SDKS); do \
 	  if [ ! -d $$sdk/node_modules ] || [ $$sdk/package-lock.json -nt $$sdk/node_modules ]; then \
 	    echo "installing the SDKs in $$sdk"; npm ci --prefix $$sdk --no-audit --no-fund --silent && touch $$sdk/node_modules || echo "the tests with the SDKs of $$sdk will be skipped"; fi; done
@@ -66,7 +70,7 @@ short-bench:
 bench: ## the benchmarks, long enough to quote
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-run-local: setup build ## a real chain on this machine, no key: pocketsphinx, a mock model, flite
+run-local: packages build ## a real chain on this machine, no key: pocketsphinx, a mock model, flite
 	@./firstsound mock llm --listen 127.0.0.1:8010 --first 'lognormal(180ms, 0.2)' --between 15ms --tokens 40 >/dev/null & p=$$!; \
 	  sleep 1; ./firstsound run cmd/firstsound/local-chain.yaml; rc=$$?; kill $$p; exit $$rc
 

@@ -216,7 +216,7 @@ func loggers() *logging.DefaultLoggerFactory {
 // Offer makes a peer, and the offer to the other side, with all candidates in it.
 // The other side's answer goes to [Peer.Answered].
 func (e *Endpoint) Offer(ctx context.Context) (*Peer, string, error) {
-	p, err := e.newPeer(e.codecs, false)
+	p, err := e.newPeer(e.codecs, offered{channels: len(e.o.Channels) > 0})
 	if err != nil {
 		return nil, "", err
 	}
@@ -236,7 +236,7 @@ func (e *Endpoint) Answer(ctx context.Context, offer string) (*Peer, string, err
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := e.newPeer([]codec.Codec{o.codec}, o.named > 0 || o.candidates == 0)
+	p, err := e.newPeer([]codec.Codec{o.codec}, o)
 	if err != nil {
 		return nil, "", err
 	}
@@ -249,9 +249,8 @@ func (e *Endpoint) Answer(ctx context.Context, offer string) (*Peer, string, err
 	return p, sdp, nil
 }
 
-// api returns pion's API for one peer. names says that the other side's candidates
-// may be names under .local, which are asked for by multicast.
-func (e *Endpoint) api(codecs []codec.Codec, names bool) (*webrtc.API, error) {
+// api returns pion's API for one peer.
+func (e *Endpoint) api(codecs []codec.Codec, o offered) (*webrtc.API, error) {
 	var s webrtc.SettingEngine
 	s.LoggerFactory = loggers()
 	s.SetNet(e.net)
@@ -270,9 +269,13 @@ func (e *Endpoint) api(codecs []codec.Codec, names bool) (*webrtc.API, error) {
 	s.SetSTUNGatherTimeout(gatherTime)
 	s.SetSCTPMaxMessageSize(uint32(e.o.Message))
 	s.SetICEMulticastDNSMode(ice.MulticastDNSModeDisabled)
-	if names {
+	if o.named {
 		s.SetICEMulticastDNSMode(ice.MulticastDNSModeQueryOnly)
 	}
+	// Where there are data channels, their end is the sign that the other side has
+	// closed. pion closes when DTLS ends, and holds a lock, while it waits, that the
+	// end of the data channels needs: it stalls for 400 ms, and for ever in a bubble.
+	s.DisableCloseByDTLS(o.channels)
 	var m webrtc.MediaEngine
 	for _, c := range codecs {
 		if err := m.RegisterCodec(parameters(c), webrtc.RTPCodecTypeAudio); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pion/sdp/v3"
@@ -48,7 +49,7 @@ type Peer struct {
 	connected chan struct{} // closed when packets flow
 	ended     chan struct{} // closed when it begins to end
 	closed    chan struct{} // closed when it is over
-	once      sync.Once
+	closing   atomic.Bool
 
 	mu        sync.Mutex
 	state     State
@@ -65,9 +66,9 @@ type Peer struct {
 	remote    string       // the description that came last
 }
 
-// newPeer makes a peer that speaks one of codecs.
-func (e *Endpoint) newPeer(codecs []codec.Codec, names bool) (*Peer, error) {
-	api, err := e.api(codecs, names)
+// newPeer makes a peer for what was offered, or is to be.
+func (e *Endpoint) newPeer(codecs []codec.Codec, o offered) (*Peer, error) {
+	api, err := e.api(codecs, o)
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +93,9 @@ func (e *Endpoint) newPeer(codecs []codec.Codec, names bool) (*Peer, error) {
 	}
 	p.pc.OnConnectionStateChange(p.changed)
 	p.pc.OnDataChannel(p.channelOpened)
+	if o.channels {
+		p.pc.SCTP().OnClose(func(error) { p.fail(nil) })
+	}
 	p.pc.OnTrack(func(track *webrtc.TrackRemote, r *webrtc.RTPReceiver) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -308,21 +312,22 @@ func (p *Peer) Failed() error {
 // Close ends the connection, and returns when all its goroutines have ended.
 func (p *Peer) Close() {
 	p.end(nil)
-	p.once.Do(func() {
-		p.e.pacer.remove(p.sender)
-		p.sender.stop()
-		p.pc.GracefulClose() // what it says about a broken connection is of no use any more
-		p.in.heard.Close()
-		p.mu.Lock()
-		for _, d := range p.channels {
-			d.close()
-		}
-		p.mu.Unlock()
-		p.opened.Close()
-		p.events.Close()
-		p.group.Wait()
-		p.e.remove(p)
-		close(p.closed)
-	})
-	<-p.closed
+	if p.closing.Swap(true) { // not a sync.Once: who waits for the end must not hold time up in a bubble
+		<-p.closed
+		return
+	}
+	p.e.pacer.remove(p.sender)
+	p.sender.stop()
+	p.pc.GracefulClose() // what it says about a broken connection is of no use any more
+	p.in.heard.Close()
+	p.mu.Lock()
+	for _, d := range p.channels {
+		d.close()
+	}
+	p.mu.Unlock()
+	p.opened.Close()
+	p.events.Close()
+	p.group.Wait()
+	p.e.remove(p)
+	close(p.closed)
 }

@@ -38,11 +38,11 @@ func parameters(c codec.Codec) webrtc.RTPCodecParameters {
 	return p
 }
 
-// An offered is what an offer says that Answer has to know first.
+// An offered is what has to be known of an offer before there is a peer.
 type offered struct {
-	codec      codec.Codec // the one to speak
-	candidates int
-	named      int // of them, names under .local
+	codec    codec.Codec // the one to speak, in an answer
+	named    bool        // the other side's candidates may be names under .local, which are asked for by multicast
+	channels bool        // there are data channels
 }
 
 // readOffer reads an offer, and chooses the first of our codecs that is in it.
@@ -54,6 +54,9 @@ func readOffer(text string, ours []codec.Codec) (o offered, err error) {
 	var names []string
 	heard := false
 	for _, m := range d.MediaDescriptions {
+		if m.MediaName.Media == "application" {
+			o.channels = true
+		}
 		if m.MediaName.Media != "audio" {
 			continue
 		}
@@ -72,7 +75,8 @@ func readOffer(text string, ours []codec.Codec) (o offered, err error) {
 		return o, fmt.Errorf("rtc: no codec in common: the offer has %s, and this side speaks %s", strings.Join(names, ", "), strings.Join(want, ", "))
 	}
 	o.codec = ours[i]
-	o.candidates, o.named = candidates(text)
+	n, named := candidates(text)
+	o.named = named > 0 || n == 0
 	return o, nil
 }
 

@@ -7,7 +7,8 @@
 //
 // Segments that lie unread are merged by the kernel, and the last one's stamp
 // is the one that a read gets: earlier bytes of a read came between the stamp
-// before ([Conn.Before]) and this one.
+// before ([Conn.Before]) and this one. The kernel does not merge all of them, over
+// the loopback not the first of an answer above all: see [Conn.Apart].
 package arrival
 
 import (
@@ -69,6 +70,7 @@ type Conn struct {
 	net.Conn
 	source *Source
 	socket *socket // nil: no kernel stamps
+	apart  atomic.Bool
 
 	reading sync.Mutex // one Read at a time
 
@@ -112,6 +114,12 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	return c.readSocket(p)
 }
+
+// Apart says whether a Read that comes late brings only bytes with one stamp, so that
+// the first of several segments has the stamp of its own, as far as the kernel has
+// not merged them. That takes one more system call a read, and some more a late one.
+// At the beginning it is off; where there are no kernel stamps it means nothing.
+func (c *Conn) Apart(on bool) { c.apart.Store(on) }
 
 // note keeps the stamp of a read that brought bytes.
 func (c *Conn) note(s Stamp) {

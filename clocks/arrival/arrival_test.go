@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -171,6 +172,59 @@ func TestShortBuffer(t *testing.T) {
 	}
 	if b, _ := conn.Before(); b.Arrived != last.Arrived || last.Read-last.Arrived < 4*time.Millisecond {
 		t.Errorf("one segment: %+v, then %+v", b, last)
+	}
+}
+
+// Of an answer that lies unread, the first segment has the stamp of its own, where
+// the kernel keeps it apart: over the loopback in most answers, for what has not
+// been acknowledged is not merged. What is read is the same.
+func TestApart(t *testing.T) {
+	needStamps(t)
+	clock := clocks.NewReal()
+	conn, peer := sockets(t, clock)
+	buf := make([]byte, 4096)
+	const rounds, events, gap = 12, 4, 5 * time.Millisecond
+	own := 0
+	for round := range rounds {
+		conn.Apart(round%3 != 0)
+		conn.Write([]byte("request"))
+		peer.Read(buf)
+		var want, got []byte
+		var wrote []time.Duration
+		for i := range events {
+			event := bytes.Repeat([]byte{byte('a' + i)}, 30+round)
+			wrote = append(wrote, clock.Now())
+			peer.Write(event)
+			want = append(want, event...)
+			clock.Sleep(t.Context(), gap)
+		}
+		var ends []time.Duration // arrivals of the reads
+		for len(got) < len(want) {
+			n, err := conn.Read(buf)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, buf[:n]...)
+			ends = append(ends, conn.Last().Arrived)
+			if i := (len(got) - 1) * events / len(want); conn.Last().Arrived < wrote[i] {
+				t.Errorf("round %d: %d bytes came before they were written", round, len(got))
+			}
+			if round%3 != 0 && len(ends) == 1 && n == len(want)/events {
+				own++
+				if ends[0] > wrote[1] {
+					t.Errorf("round %d: the first event came at %v, and the second was written at %v", round, ends[0], wrote[1])
+				}
+			}
+		}
+		if !bytes.Equal(got, want) || !slices.IsSorted(ends) || round%3 == 0 && len(ends) != 1 {
+			t.Errorf("round %d: %d bytes of %d in %v", round, len(got), len(want), ends)
+		}
+	}
+	if own == 0 {
+		t.Errorf("no first event of %d has an arrival of its own", rounds*2/3)
+	}
+	if n := conn.Faults(); n != 0 {
+		t.Errorf("%d faults", n)
 	}
 }
 

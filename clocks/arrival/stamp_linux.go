@@ -26,6 +26,7 @@ type socket struct {
 	message unix.Msghdr
 	buffer  unix.Iovec
 	control [controlLen]byte
+	size    int // of the caller's buffer
 	n       int
 	err     unix.Errno
 	began   time.Duration
@@ -79,26 +80,72 @@ func newSocket(conn *Conn) *socket {
 // receive is called by Go's poller when the socket may have data. It returns
 // false to wait for more.
 func (s *socket) receive(fd uintptr) bool {
+	s.began = s.conn.source.clock.Now()
+	s.buffer.SetLen(s.size)
+	if !s.conn.apart.Load() || s.limit(fd) {
+		s.call(fd, 0)
+	}
+	return s.err != unix.EAGAIN
+}
+
+// call is recvmsg, with the result in n, err and control.
+func (s *socket) call(fd uintptr, flags uintptr) {
 	for {
-		s.began = s.conn.source.clock.Now()
 		s.message.SetControllen(controlLen)
 		// unix.Recvmsg would allocate the peer's address, which TCP does not tell.
-		n, _, err := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.message)), 0)
-		s.n, s.err = int(n), err
-		switch err {
-		case unix.EINTR:
-			continue
-		case unix.EAGAIN:
-			return false
+		n, _, err := unix.Syscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&s.message)), flags)
+		if s.n, s.err = int(n), err; err != unix.EINTR {
+			return
 		}
+	}
+}
+
+// fresh is how long a segment may lie unread before it is looked at apart from
+// those behind it: what came within that time is taken for one.
+const fresh = 100 * time.Microsecond
+
+// limit shortens the buffer to the bytes that have the stamp of the first one, if
+// that came a while ago. It returns false if there is nothing to read yet.
+func (s *socket) limit(fd uintptr) bool {
+	first, ok := s.peek(fd, 1)
+	s.buffer.SetLen(s.size)
+	if !ok {
+		return s.err != unix.EAGAIN
+	}
+	now := s.conn.source.clock.Now()
+	if at, _ := s.conn.source.wall.at(first, now); now-at < fresh {
 		return true
 	}
+	if last, _ := s.peek(fd, s.size); last == first {
+		return true
+	}
+	lo, hi := 1, s.n // lo bytes have the stamp, hi not all of them
+	for hi-lo > 1 {
+		mid := (lo + hi) / 2
+		if at, _ := s.peek(fd, mid); at == first {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	s.buffer.SetLen(lo)
+	return true
+}
+
+// peek returns the stamp of the last of n bytes, or of all if there are fewer, and
+// leaves them where they are.
+func (s *socket) peek(fd uintptr, n int) (int64, bool) {
+	s.buffer.SetLen(n)
+	s.call(fd, unix.MSG_PEEK)
+	if s.err != 0 || s.n == 0 {
+		return 0, false
+	}
+	return stampOf(s.control[:s.message.Controllen])
 }
 
 func (c *Conn) readSocket(p []byte) (int, error) {
 	s := c.socket
-	s.buffer.Base = &p[0]
-	s.buffer.SetLen(len(p))
+	s.buffer.Base, s.size = &p[0], len(p)
 	err := s.raw.Read(s.try)
 	s.buffer.Base = nil
 	if err != nil {
@@ -117,7 +164,7 @@ func (c *Conn) readSocket(p []byte) (int, error) {
 		return s.n, nil
 	}
 	at, slack := c.source.wall.at(real, now)
-	c.noteKernel(Stamp{Arrived: at, Read: now, Kernel: true}, slack, s.began, s.n < len(p))
+	c.noteKernel(Stamp{Arrived: at, Read: now, Kernel: true}, slack, s.began, s.n < int(s.buffer.Len))
 	return s.n, nil
 }
 

@@ -190,6 +190,7 @@ func (x *Exchange) gotConn(i httptrace.GotConnInfo) {
 	switch conn := i.Conn.(type) {
 	case *conn1:
 		x.one, x.conn, x.marks = conn, &conn.line, conn.begin()
+		conn.arrival.Apart(true)
 	case *conn2:
 		x.two, x.conn, x.wrote = conn, &conn.line, make(chan struct{})
 	default:
@@ -322,6 +323,17 @@ func (x *Exchange) filled(n int) {
 	}
 	if x.err != io.EOF {
 		x.err = fmt.Errorf("exchange: body: %w", x.err)
+	}
+}
+
+// Coarse says that what comes from now on may be read with the stamp of its last
+// byte, which takes fewer system calls. Until then, segments that the kernel keeps
+// apart have stamps of their own (arrival.Conn.Apart), with HTTP/1.
+func (x *Exchange) Coarse() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.one != nil {
+		x.one.arrival.Apart(false)
 	}
 }
 

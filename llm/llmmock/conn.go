@@ -14,7 +14,9 @@ import (
 // A conn is a connection that the mock serves.
 type conn struct {
 	*arrival.Conn
+	clock  clocks.Clock
 	number int
+	wrote  atomic.Int64 // when the last Write began
 
 	mu       sync.Mutex
 	requests int
@@ -59,6 +61,23 @@ func (c *conn) arrived(clock clocks.Clock) (time.Duration, bool) {
 	return clock.Now(), false
 }
 
+// Write notes when it begins, next to the system call: what the server does before
+// it with a first chunk, such as the headers, is not in the truth.
+func (c *conn) Write(p []byte) (int, error) {
+	c.wrote.Store(int64(c.clock.Now()))
+	return c.Conn.Write(p)
+}
+
+// writing returns when the connection was written to since a moment, for the last
+// time: that moment itself if it was not. Only a connection that carries one answer
+// at a time can tell.
+func (c *conn) writing(since time.Duration) time.Duration {
+	if c == nil {
+		return since
+	}
+	return max(since, time.Duration(c.wrote.Load()))
+}
+
 // reset closes the connection with RST, under TLS as well.
 func (c *conn) reset() {
 	if c == nil {
@@ -73,6 +92,7 @@ func (c *conn) reset() {
 // A listener makes conns of what it accepts.
 type listener struct {
 	net.Listener
+	clock  clocks.Clock
 	source *arrival.Source
 	last   atomic.Int64
 }
@@ -83,7 +103,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: l.source.Wrap(c), number: int(l.last.Add(1))}, nil
+	return &conn{Conn: l.source.Wrap(c), clock: l.clock, number: int(l.last.Add(1))}, nil
 }
 
 type connKey struct{}

@@ -38,6 +38,7 @@ type player struct {
 	rc    *http.ResponseController
 	ctx   context.Context
 	conn  *conn
+	alone bool // on conn: not with HTTP/2
 	truth *Truth
 
 	events *clocks.Queue[gate] // nil: all gates are known
@@ -366,13 +367,27 @@ func (x *player) again(w *Write) {
 
 // write writes w, whose moment was at.
 func (x *player) write(w *Write, at time.Duration) error {
-	now := x.s.clock.Now()
-	if x.truth.Headers == nil {
-		x.truth.Headers = &now
+	began := x.s.clock.Now()
+	first := x.truth.Headers == nil
+	if first {
 		if x.s.opts.ServerTiming && x.plan.Status == http.StatusOK {
 			x.w.Header().Set("Server-Timing", x.serverTiming())
 		}
 		x.w.WriteHeader(x.plan.Status)
+	}
+	var err error
+	if len(w.Data) > 0 {
+		_, err = x.w.Write(w.Data)
+	}
+	if err == nil {
+		err = x.rc.Flush()
+	}
+	now := began
+	if x.alone {
+		now = x.conn.writing(began)
+	}
+	if first {
+		x.truth.Headers = &now
 	}
 	for _, p := range w.Parts {
 		x.tokens += p.Tokens
@@ -383,12 +398,6 @@ func (x *player) write(w *Write, at time.Duration) error {
 			x.truth.ChunkSize = append(x.truth.ChunkSize, p.Tokens)
 		}
 	}
-	if len(w.Data) > 0 {
-		if _, err := x.w.Write(w.Data); err != nil {
-			return err
-		}
-	}
-	err := x.rc.Flush()
 	if late := now - at; late >= 0 {
 		x.n++
 		x.late = max(x.late, late)

@@ -63,7 +63,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o Serving) error {
 	if _, ok := s.fault("no_keepalive"); ok {
 		h.SetKeepAlivesEnabled(false)
 	}
-	own := &listener{Listener: l, source: arrival.NewSource(s.clock)}
+	own := &listener{Listener: l, clock: s.clock, source: arrival.NewSource(s.clock)}
 	stopped := make(chan struct{})
 	ending := clocks.OnEnd(ctx, s.clock, func() {
 		defer close(stopped)

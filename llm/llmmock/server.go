@@ -221,6 +221,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, sv service) {
 
 	x := s.prepare(&a, sv, f, id, entity)
 	x.w, x.rc, x.ctx, x.conn, x.truth, x.known = w, http.NewResponseController(w), r.Context(), c, truth, known
+	x.alone = r.ProtoMajor == 1
 	x.play()
 }
 

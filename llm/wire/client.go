@@ -174,11 +174,16 @@ func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, t *ta
 		return c.readFault(t, x)
 	}
 	t.begin(c.protocol.NewReader(Response{x.Status, x.Header}))
+	coarse := false
 	for t.over == nil && !t.stopped {
 		r, err := x.Next()
 		if len(r.Data) > 0 {
 			c.keep(t, r)
 			t.read(r)
+		}
+		if !coarse && t.a.FirstToken != nil {
+			coarse = true
+			x.Coarse()
 		}
 		if err == io.EOF {
 			t.close(c.ended(r))

@@ -85,6 +85,9 @@ func TestStatus(t *testing.T) {
 			if x.Status != test.status || text(reads) != test.body || err != io.EOF {
 				t.Errorf("%s: %d, %q, %v", test.path, x.Status, text(reads), err)
 			}
+			if end := x.Trailer().Get("X-End"); (end == "1") != (test.path == "/trailer") {
+				t.Errorf("%s: the trailer has %q", test.path, end)
+			}
 			if x.Headers == nil || *x.Headers-*x.Connected != test.headers {
 				t.Errorf("%s: headers at %v after %v", test.path, x.Headers, *x.Connected)
 			}

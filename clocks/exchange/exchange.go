@@ -51,6 +51,7 @@ type Exchange struct {
 	cancel context.CancelFunc
 	stop   func() bool
 
+	resp *http.Response
 	body io.ReadCloser
 	gzip *unzip
 	buf  []byte // of Next
@@ -113,7 +114,7 @@ func (c *Client) Do(ctx context.Context, req *http.Request) (*Exchange, error) {
 		x.Close()
 		return x, fmt.Errorf("exchange: %w", err)
 	}
-	x.Status, x.Header, x.Protocol, x.body = resp.StatusCode, resp.Header, resp.Proto, resp.Body
+	x.Status, x.Header, x.Protocol, x.resp, x.body = resp.StatusCode, resp.Header, resp.Proto, resp, resp.Body
 	x.buf = make([]byte, readBuffer)
 	if c.options.Compress && strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
 		x.gzip = &unzip{x: x, out: make([]byte, readBuffer)}
@@ -324,6 +325,15 @@ func (x *Exchange) filled(n int) {
 	if x.err != io.EOF {
 		x.err = fmt.Errorf("exchange: body: %w", x.err)
 	}
+}
+
+// Trailer returns the headers that came behind the body, once Next has returned
+// io.EOF.
+func (x *Exchange) Trailer() http.Header {
+	if x.resp == nil || x.err != io.EOF {
+		return nil
+	}
+	return x.resp.Trailer
 }
 
 // Coarse says that what comes from now on may be read with the stamp of its last

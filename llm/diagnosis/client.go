@@ -26,8 +26,8 @@ import (
 //   - the difference between the client's and the server's TTFT grows from the
 //     lowest level to the highest by 50 ms and half of the client's rise, p < 10⁻⁴;
 //   - where requests were due at set times, timers were late at P99 by a twentieth
-//     of the least median TTFT; or the process used 90 % of all processors;
-//   - the self-test's error at P99 is above 10 % of the median TTFT.
+//     of the least median TTFT; or the process used 80 % of all processors;
+//   - the self-test's error at P99 is above 5 % of the median TTFT.
 func clientLimit(v *view) *finding {
 	f := &finding{confidence: Strong, because: "measured in the client itself"}
 	bent := v.lags(f)
@@ -221,12 +221,12 @@ func (v *view) machine(f *finding) {
 			f.facts = append(f.facts, msFact("the client's timers were late, P99, and requests were due at set times", ms(r.TimerLateP99), 0))
 		}
 		if r.Elapsed > 0 && v.run.CPUs > 0 {
-			if used := float64(r.CPU) / float64(r.Elapsed) / float64(v.run.CPUs); used > 0.9 {
+			if used := float64(r.CPU) / float64(r.Elapsed) / float64(v.run.CPUs); used > 0.8 {
 				f.facts = append(f.facts, Fact{What: "of all processors used by the client", Value: round(100 * used), Unit: "%"})
 			}
 		}
 	}
-	if s := v.run.SelfTest; s != nil && v.medianTTFT > 0 && ms(s.TTFT99) > v.medianTTFT/10 {
+	if s := v.run.SelfTest; s != nil && v.medianTTFT > 0 && ms(s.TTFT99) > 0.05*v.medianTTFT {
 		f.facts = append(f.facts, msFact(fmt.Sprintf("what client and machine add to TTFT at %s, P99, by the self-test", countOf(s.Streams, "stream")), ms(s.TTFT99), s.Streams))
 	}
 }

@@ -9,7 +9,7 @@ func Rules() []Rule {
 			"at two levels the first requests, as many as are at once, have twice the median TTFT of the later ones, p < 0.001 each (one level of at least 10: p < 0.00001), and hardly any later one is as slow",
 			"Leave out the start of each level: warm up at the level's own concurrency and do not let it drain before measuring.", startupWave},
 		{"client_limit", "The client is the bottleneck", Fault, "its own marks: due times, waits, lags; the server's TTFT helps",
-			"sends 50 ms late at P95 or below 98 % of the asked rate; 5 % waits for a pooled connection; 20 ms from arrival to read at P95; client less server TTFT grows by 50 ms with load; timers late by 5 % of the least median TTFT where requests are due at set times; processors 90 % busy",
+			"sends 50 ms late at P95 or below 98 % of the asked rate; 5 % waits for a pooled connection; 20 ms from arrival to read at P95; client less server TTFT grows by 50 ms with load; timers late by 5 % of the least median TTFT where requests are due at set times; processors 80 % busy",
 			"Raise the pool's limit, use more processors or machines for the client, and do not read these figures as the service's.", clientLimit},
 		{"cold_start", "The first requests are slow, later ones are not", Fault, "the run's first requests, warm-ups among them",
 			"the first request above 8 times the median and twice any other; or two and more in a row above 3 times; or first connections of 100 ms and half the median TTFT, later ones ready",

@@ -187,6 +187,7 @@ func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, t *ta
 		}
 		if err == io.EOF {
 			t.close(c.ended(r))
+			t.trailer(x.Trailer())
 			return nil
 		}
 		if err != nil {
@@ -201,6 +202,7 @@ func (c *Client) read(ctx context.Context, cancel context.CancelCauseFunc, t *ta
 		return errStopped
 	}
 	t.end = ptr(c.drain(cancel, x))
+	t.trailer(x.Trailer())
 	return nil
 }
 

@@ -2,9 +2,11 @@ package wire_test
 
 import (
 	"encoding/json"
+	"io"
 	"iter"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -109,4 +111,25 @@ func BenchmarkReplay(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/chunks, "ns/chunk")
+}
+
+// Times of the server that are only known at the end come in a trailer, behind
+// those of the headers, and a replay knows both.
+func TestTrailer(t *testing.T) {
+	for name, ends := range map[string]string{"with an end mark": "data: [DONE]\n\n", "without": ""} {
+		all, _, reads := ask(t, newOpenAI(t), func(w http.ResponseWriter, _ *http.Request) {
+			h := w.Header()
+			h.Set("Content-Type", eventStream)
+			h.Set("Server-Timing", "queue;dur=20, prefill;dur=1")
+			h.Set("Trailer", "Server-Timing")
+			io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"+ends)
+			h.Set("Server-Timing", "prefill;dur=130.5")
+		}, wire.Options{}, 1)
+		for how, a := range map[string]record.Attempt{"live": all[0], "replayed": wire.Replay(newOpenAI(t), all[0], slices.Values(reads), wire.Options{})} {
+			s := a.Server
+			if a.Class != record.OK || s == nil || s.Queue == nil || *s.Queue != 20*time.Millisecond || s.Prefill == nil || *s.Prefill != 130500*time.Microsecond || s.Source != "server-timing" {
+				t.Errorf("%s, %s: %s, %+v; kept: %q", name, how, a.Class, s, a.Header["server-timing"])
+			}
+		}
+	}
 }

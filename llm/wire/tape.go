@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -95,6 +96,23 @@ func (t *tape) asked(x *exchange.Exchange, answered bool) {
 	if x.Headers != nil {
 		t.tell(llm.Delta{At: *x.Headers, Kind: llm.Headers})
 	}
+}
+
+// trailer takes down what comes behind the body: Server-Timing, whose times may be
+// known only then. It is kept with the headers, where a replay finds it.
+func (t *tape) trailer(h http.Header) {
+	values := h.Values("Server-Timing")
+	if len(values) == 0 {
+		return
+	}
+	t.server(headerTimings(http.Header{"Server-Timing": values}))
+	if head, ok := t.a.Header["server-timing"]; ok {
+		values = append([]string{head}, values...)
+	}
+	if t.a.Header == nil {
+		t.a.Header = map[string]string{}
+	}
+	t.a.Header["server-timing"] = t.word(strings.Join(values, ", "))
 }
 
 // connection takes down what the connection says at the end.

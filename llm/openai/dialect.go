@@ -19,6 +19,7 @@ type Dialect struct {
 
 	KeyHeader string // the header with the key; empty: Authorization, as a Bearer
 	MaxTokens string // the field that limits the output; empty: max_tokens
+	ID        string // the field that takes the request's ID, where X-Request-Id is not read; empty: none
 
 	// Extra are fields of every request, and StreamExtra fields of its
 	// stream_options.
@@ -47,7 +48,7 @@ func Dialects() []Dialect {
 			Extra:       map[string]any{"include_metrics": true}, // told if the server runs with --enable-per-request-metrics
 			StreamExtra: map[string]any{"continuous_usage_stats": true},
 			Think:       templateThinking(true), NoThink: templateThinking(false)},
-		{Name: "sglang", URL: "http://127.0.0.1:30000/v1", Path: "/v1", Env: "SGLANG_API_KEY", Think: templateThinking(true), NoThink: templateThinking(false)},
+		{Name: "sglang", URL: "http://127.0.0.1:30000/v1", Path: "/v1", Env: "SGLANG_API_KEY", ID: "rid", Think: templateThinking(true), NoThink: templateThinking(false)},
 		{Name: "ollama", URL: "http://127.0.0.1:11434/v1", Path: "/v1", Env: "OLLAMA_API_KEY",
 			Think: map[string]any{"reasoning_effort": "medium"}, NoThink: map[string]any{"reasoning_effort": "none"}},
 		{Name: "llamacpp", URL: "http://127.0.0.1:8080/v1", Path: "/v1", Env: "LLAMA_API_KEY",

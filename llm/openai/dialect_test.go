@@ -116,6 +116,13 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", test.o.Dialect, body, test.want)
 		}
 	}
+	for attempt, id := range map[int]string{1: `,"rid":"fs-1"`, 2: ""} {
+		plain := llm.Request{RequestID: "fs-1", Attempt: attempt, Params: llm.Params{Model: "m"}}
+		want := `{"messages":[],"model":"m"` + id + `,"stream":true,"stream_options":{"include_usage":true}}`
+		if body, _ := request(t, openai.Options{Dialect: "sglang"}, plain); body != want {
+			t.Errorf("attempt %d: %s\nwant %s", attempt, body, want)
+		}
+	}
 	if _, head := request(t, openai.Options{URL: "https://r.openai.azure.com", Key: "k", Headers: map[string]string{"X-A": "b"}}, plain); head.Get("Api-Key") != "k" || head.Get("Authorization") != "" || head.Get("X-A") != "b" {
 		t.Errorf("%v", head)
 	}

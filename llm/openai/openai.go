@@ -134,6 +134,9 @@ func (p *Protocol) body(req llm.Request) (map[string]any, error) {
 	if req.Params.MaxTokens > 0 {
 		b[p.maxTokens] = req.Params.MaxTokens
 	}
+	if p.dialect.ID != "" && req.RequestID != "" && req.Attempt <= 1 { // an ID must not come twice
+		b[p.dialect.ID] = req.RequestID
+	}
 	if req.Params.Temperature != nil {
 		b["temperature"] = *req.Params.Temperature
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstsound/llm/serving"
+	"firstsound/page"
 	"firstsound/pipeline/scenario"
 )
 
@@ -196,26 +197,5 @@ func (p provider) comment(key string) string {
 	return scenario.Comment(p.stage + "." + key)
 }
 
-// wrap breaks text into lines of at most width runes, each behind an indent.
-func wrap(text string, width int, indent string) string {
-	var b strings.Builder
-	n := 0
-	for word := range strings.FieldsSeq(text) {
-		l := len([]rune(word))
-		switch {
-		case n == 0:
-			b.WriteString(indent)
-			n = len(indent)
-		case n+1+l > width:
-			b.WriteString("\n" + indent)
-			n = len(indent)
-		default:
-			b.WriteByte(' ')
-			n++
-		}
-		b.WriteString(word)
-		n += l
-	}
-	b.WriteByte('\n')
-	return b.String()
-}
+// wrap breaks text into lines of at most width columns, each behind an indent.
+func wrap(text string, width int, indent string) string { return page.Behind(indent, text, width, 0) }

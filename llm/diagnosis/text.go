@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"firstsound/page"
 )
 
 // WriteText writes verdicts for people, in lines of at most width characters
@@ -72,31 +74,10 @@ func number(x float64) string {
 }
 
 // countOf returns "3 requests", or "1 request".
-func countOf(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return strconv.Itoa(n) + " " + what
-}
+func countOf(n int, what string) string { return page.Count(int64(n), what) }
 
-// wrap writes text in lines of at most width characters, the first behind the
-// indent and the others two further in.
+// wrap writes text in lines of at most width columns, the first behind the indent
+// and the others two further in.
 func wrap(b *strings.Builder, width int, indent, text string) {
-	b.WriteString(indent)
-	n := len(indent)
-	for i, word := range strings.Fields(text) {
-		l := len([]rune(word))
-		switch {
-		case i == 0:
-		case n+1+l > width:
-			b.WriteString("\n  " + indent)
-			n = len(indent) + 2
-		default:
-			b.WriteByte(' ')
-			n++
-		}
-		b.WriteString(word)
-		n += l
-	}
-	b.WriteByte('\n')
+	b.WriteString(page.Behind(indent, text, width, 2))
 }

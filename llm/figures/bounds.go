@@ -8,6 +8,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/llm/record"
+	"firstsound/page"
 )
 
 // Bounds say how far TTFT is known where the first content event came with others
@@ -65,12 +66,12 @@ func (b *Bounds) pair(name string) (low, high *int64) {
 
 // text says whose TTFT is an upper bound, and what it is by the lower ones.
 func (b *Bounds) text() string {
-	out := fmt.Sprintf("TTFT of %s of %s is an upper bound (their first events came with others in one read); by the lower bounds:", grouped(b.N), grouped(b.Of))
+	out := fmt.Sprintf("TTFT of %s of %s is an upper bound (their first events came with others in one read); by the lower bounds:", page.Grouped(b.N), page.Grouped(b.Of))
 	for i, name := range quantileNames {
 		if i > 0 {
 			out += ","
 		}
-		out += " " + upper(name) + tie + cell(&b.Low, b.Low.pick(name), unitNS)
+		out += " " + upper(name) + page.Tie + cell(&b.Low, b.Low.pick(name), unitNS)
 	}
 	return out
 }
@@ -83,7 +84,7 @@ func (r *Report) apart() []string {
 		if b == nil || !b.Apart {
 			continue
 		}
-		line := fmt.Sprintf("%s (%s of %s:", p.Name, grouped(b.N), grouped(b.Of))
+		line := fmt.Sprintf("%s (%s of %s:", p.Name, page.Grouped(b.N), page.Grouped(b.Of))
 		for i, name := range []string{"p50", "p95"} {
 			low, high := b.pair(name)
 			what := upper(name)
@@ -106,7 +107,7 @@ func (p *Part) mergedGaps() string {
 	if m == nil {
 		return fmt.Sprintf("ITL: none of %s is known, their events came with one read", countOf(p.MergedITL, "gap"))
 	}
-	out := fmt.Sprintf("ITL: %s of %s left out (%s), their events came with one read; the longest are likely among them", grouped(p.MergedITL), countOf(p.MergedITL+m.Values.N, "gap"), share(p.MergedITL, p.MergedITL+m.Values.N))
+	out := fmt.Sprintf("ITL: %s of %s left out (%s), their events came with one read; the longest are likely among them", page.Grouped(p.MergedITL), countOf(p.MergedITL+m.Values.N, "gap"), share(p.MergedITL, p.MergedITL+m.Values.N))
 	var lost []string
 	for _, name := range quantileNames {
 		if m.Values.pick(name).Because != "" {

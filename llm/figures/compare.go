@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"firstsound/llm/record"
+	"firstsound/page"
 )
 
 // A Comparison holds one run against another, part by part.
@@ -111,23 +112,23 @@ func listed(n map[string]int64) string {
 
 // WriteText writes the comparison for people, in plain text.
 func (c *Comparison) WriteText(w io.Writer, o TextOptions) error {
-	p := newPage(o)
-	p.line("%s  run b against run a; more is worse", p.style(bold, "firstsound"))
+	p := newSheet(o)
+	p.Line("%s  run b against run a; more is worse", p.Style(page.Bold, "firstsound"))
 	for _, f := range c.Fixed {
-		p.item("!  ", red, fmt.Sprintf("%s differs: %s in a, %s in b", f.Name, orNothing(f.A), orNothing(f.B)))
+		p.Item("!  ", page.Red, fmt.Sprintf("%s differs: %s in a, %s in b", f.Name, orNothing(f.A), orNothing(f.B)))
 	}
 	if len(c.Fixed) > 0 {
-		p.item("!  ", red, "what differs below may come from this")
+		p.Item("!  ", page.Red, "what differs below may come from this")
 	}
 	if len(c.Rows) == 0 {
-		p.line("  no part is in both runs")
+		p.Line("  no part is in both runs")
 	}
 	part := ""
 	for _, row := range c.Rows {
 		if row.Part != part {
 			part = row.Part
-			p.section(part, fmt.Sprintf("failed: a %.1f %%, b %.1f %%", 100*row.FailedA, 100*row.FailedB))
-			p.line("  %s%s%s%s  %s", left("", 10), right("a", 9), right("b", 10), right("b − a", 10), "95 % interval, in ms")
+			p.Section(part, fmt.Sprintf("failed: a %.1f %%, b %.1f %%", 100*row.FailedA, 100*row.FailedB))
+			p.Line("  %s%s%s%s  %s", page.Left("", 10), page.Right("a", 9), page.Right("b", 10), page.Right("b − a", 10), "95 % interval, in ms")
 		}
 		name := "TTFT"
 		if row.Metric == metrics[tpot].key {
@@ -135,24 +136,24 @@ func (c *Comparison) WriteText(w io.Writer, o TextOptions) error {
 		}
 		verdict, style := row.Verdict, ""
 		if row.Difference == nil {
-			p.line("  %s%s%s%s  %s", left(name+" "+upper(row.Of), 10), right(msOrDash(row.A), 9), right(msOrDash(row.B), 10), right("–", 10), p.style(dim, verdict))
+			p.Line("  %s%s%s%s  %s", page.Left(name+" "+upper(row.Of), 10), page.Right(msOrDash(row.A), 9), page.Right(msOrDash(row.B), 10), page.Right("–", 10), p.Style(page.Dim, verdict))
 			continue
 		}
 		switch verdict {
 		case worse:
-			style = red
+			style = page.Red
 		case better:
-			style = green
+			style = page.Green
 		}
-		p.line("  %s%s%s%s  %s  %s", left(name+" "+upper(row.Of), 10), right(msOrDash(row.A), 9), right(msOrDash(row.B), 10), right(signed(*row.Difference), 10),
-			left(signed(*row.Low)+" … "+signed(*row.High), 22), p.style(style, verdict))
+		p.Line("  %s%s%s%s  %s  %s", page.Left(name+" "+upper(row.Of), 10), page.Right(msOrDash(row.A), 9), page.Right(msOrDash(row.B), 10), page.Right(signed(*row.Difference), 10),
+			page.Left(signed(*row.Low)+" … "+signed(*row.High), 22), p.Style(style, verdict))
 	}
 	if len(c.Rows) > 0 {
-		p.line("")
-		p.text("  ", dim, "each interval misses the true difference in about 1 of 20 comparisons: of many, some differ by chance")
+		p.Line("")
+		p.Text("  ", page.Dim, "each interval misses the true difference in about 1 of 20 comparisons: of many, some differ by chance")
 	}
 	if len(c.Only) > 0 {
-		p.text("  ", dim, "in one run only: "+joined(c.Only, ", "))
+		p.Text("  ", page.Dim, "in one run only: "+joined(c.Only, ", "))
 	}
 	return p.write(w)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"firstsound/llm/record"
+	"firstsound/page"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -56,7 +57,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "report.json", b.Bytes())
-	if bytes.Contains(b.Bytes(), []byte(tie)) {
+	if bytes.Contains(b.Bytes(), []byte(page.Tie)) {
 		t.Error("the JSON has blanks that are none")
 	}
 	b.Reset()
@@ -87,12 +88,12 @@ func TestWidth(t *testing.T) {
 			most = 100
 		}
 		for line := range strings.SplitSeq(plain.String(), "\n") {
-			if n := columns(line); n > most {
+			if n := page.Columns(line); n > most {
 				t.Errorf("width %d: %d columns: %q", width, n, line)
 			}
 		}
 		out := colored.String()
-		for _, code := range []string{bold, dim, red, green, "0"} {
+		for _, code := range []string{page.Bold, page.Dim, page.Red, page.Green, "0"} {
 			out = strings.ReplaceAll(out, "\x1b["+code+"m", "")
 		}
 		if out != plain.String() {

@@ -9,6 +9,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/llm/record"
+	"firstsound/page"
 )
 
 // A partKey names the attempts whose figures belong together.
@@ -53,7 +54,7 @@ func (k partKey) name() string {
 	case record.IdleGap:
 		return fmt.Sprintf("idle %s", k.pause)
 	}
-	return clean(string(k.phase))
+	return page.Clean(string(k.phase))
 }
 
 // number returns f in as few digits as it has.

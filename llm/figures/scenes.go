@@ -1,6 +1,10 @@
 package figures
 
-import "slices"
+import (
+	"slices"
+
+	"firstsound/page"
+)
 
 // A Scene is a row of the selection table: what a use of a model should watch.
 type Scene struct {
@@ -64,7 +68,7 @@ func (r *Report) targetRows(targets []Gate) []TargetRow {
 				q := m.Values.pick(g.Of)
 				row.Verdict = g.judge(q)
 				if row.Verdict != notEnough {
-					row.Why = m.Title + tie + upper(g.Of) + tie + withUnit(*q.Value, m.Unit) + ", 95 % " + intervalOf(q, m.Unit)
+					row.Why = m.Title + page.Tie + upper(g.Of) + page.Tie + withUnit(*q.Value, m.Unit) + ", 95 % " + intervalOf(q, m.Unit)
 				}
 			case m == nil && unitOf(g.Metric) != "":
 				row.Verdict = "not measured"

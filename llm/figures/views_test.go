@@ -11,6 +11,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/llm/record"
+	"firstsound/page"
 )
 
 func TestSlope(t *testing.T) {
@@ -444,10 +445,10 @@ func TestTargets(t *testing.T) {
 }
 
 func TestWrapWide(t *testing.T) {
-	if got := wrap("测试 一二三四五六", 8); !slices.Equal(got, []string{"测试", "一二三四", "五六"}) {
+	if got := page.Wrap("测试 一二三四五六", 8); !slices.Equal(got, []string{"测试", "一二三四", "五六"}) {
 		t.Errorf("%q", got)
 	}
-	if columns("中a") != 3 || cut("中文字", 5) != "中文…" || cut("abc", 3) != "abc" || grouped(-1234567) != "−1,234,567" || grouped(999) != "999" {
-		t.Error(cut("中文字", 5), grouped(-1234567))
+	if page.Columns("中a") != 3 || page.Cut("中文字", 5) != "中文…" || page.Cut("abc", 3) != "abc" || page.Grouped(-1234567) != "−1,234,567" || page.Grouped(999) != "999" {
+		t.Error(page.Cut("中文字", 5), page.Grouped(-1234567))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/llm/record"
+	"firstsound/page"
 )
 
 // A Warning says what the figures cannot bear. It travels with them.
@@ -101,7 +102,7 @@ func (s *Summary) sampleWarnings(r *Report, warn func(code, format string, args 
 		warn("few_samples", "P95 of TTFT is not supported by n, which needs %d: %s; the maximum stands in its place", needs["p95"], joined(few, ", "))
 	}
 	if sketched {
-		warn("sketch", "more than %s values: the quantiles of some metrics come from a sketch with a relative error of %.1f %%", grouped(int64(s.opts.Exact)), 100*quantile.SketchError)
+		warn("sketch", "more than %s values: the quantiles of some metrics come from a sketch with a relative error of %.1f %%", page.Grouped(int64(s.opts.Exact)), 100*quantile.SketchError)
 	}
 }
 
@@ -144,21 +145,21 @@ func orState(s record.State) string {
 	if s == "" {
 		return "of unknown state"
 	}
-	return clean(string(s))
+	return page.Clean(string(s))
 }
 
 func orReason(s string) string {
 	if s == "" {
 		return "its end was not recorded"
 	}
-	return clean(s)
+	return page.Clean(s)
 }
 
 // counts lists what was counted: "HTTP/1.1 (3), HTTP/2.0 (2)".
 func counts(n map[string]int64) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(n)) {
-		out = append(out, fmt.Sprintf("%s (%s)", clean(name), grouped(n[name])))
+		out = append(out, fmt.Sprintf("%s (%s)", page.Clean(name), page.Grouped(n[name])))
 	}
 	return joined(out, ", ")
 }

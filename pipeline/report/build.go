@@ -8,6 +8,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
+	"firstsound/page"
 )
 
 // Report returns what the turns so far come to. Late are the problems that the
@@ -292,7 +293,7 @@ func (s *Summary) unanswered() string {
 		return ""
 	}
 	return fmt.Sprintf("%s of %s (%.1f %%) were not answered: %s failed, %s without a reply, %s unfinished; the figures leave them out",
-		grouped(gone), countOf(all, "measured turn"), 100*float64(gone)/float64(all), grouped(failed), grouped(silent), grouped(open))
+		page.Grouped(gone), page.Count(all, "measured turn"), 100*float64(gone)/float64(all), page.Grouped(failed), page.Grouped(silent), page.Grouped(open))
 }
 
 // sketched says which quantiles come from a sketch.
@@ -309,7 +310,7 @@ func (s *Summary) sketched(r *Report) string {
 	if what == "" {
 		return ""
 	}
-	return fmt.Sprintf("more than %s values: the quantiles of %s come from a sketch with a relative error of %.1f %%, and their intervals are widened by it", grouped(int64(limit)), what, 100*quantile.SketchError)
+	return fmt.Sprintf("more than %s values: the quantiles of %s come from a sketch with a relative error of %.1f %%, and their intervals are widened by it", page.Grouped(int64(limit)), what, 100*quantile.SketchError)
 }
 
 // unexplained returns whether some of the silence is.

@@ -11,6 +11,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
+	"firstsound/page"
 )
 
 // rowOf returns the one turn that events make, and what a Summary says of it.
@@ -218,7 +219,7 @@ func TestWarnsOfTurnsNotAnswered(t *testing.T) {
 func TestWarnsOfLateTimers(t *testing.T) {
 	for p99, want := range map[int64]bool{5e6: false, 5_100_000: true} {
 		_, r := rowOf(t, RunInfo{Timers: &Timers{N: 10, P99: p99, Max: 9e6}}, Options{Percent: 25}, ev(0, trace.SpeechEnd), ev(500, trace.FirstSound), ev(900, trace.TurnClosed))
-		if got := strings.Contains(r.Warnings[0], "timers fired 5.1"+tie+"ms after they were due at P99 (max 9.0"+tie+"ms)"); got != want {
+		if got := strings.Contains(r.Warnings[0], "timers fired 5.1"+page.Tie+"ms after they were due at P99 (max 9.0"+page.Tie+"ms)"); got != want {
 			t.Errorf("%d: %q", p99, r.Warnings)
 		}
 	}
@@ -292,7 +293,7 @@ func TestTextOfAFileOfEvents(t *testing.T) {
 
 // A stage with several rows says why.
 func TestRowsBySetting(t *testing.T) {
-	p := &page{width: 200}
+	p := &sheet{Page: page.New(200, false)}
 	for n, rows := range map[int][]ShareRow{0: {{Stage: "turn"}, {Stage: "vad"}}, 1: {{Stage: "turn"}, {Stage: "turn", Setting: "turn.min_delay=1s"}}} {
 		if got := strings.Count(p.shareNote(&Silence{Rows: rows, MedianTurns: 9, TailTurns: 9}, 90), "a stage has a row for each setting that owns its time"); got != n {
 			t.Errorf("%v: %d", rows, got)

@@ -9,6 +9,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
+	"firstsound/page"
 )
 
 // A column is one line of the shares table: a stage, and the setting that owns
@@ -310,7 +311,7 @@ func sentence(im Improve, p50, p95 int64) string {
 		return "No single stage that is faster would move the median."
 	}
 	top := im.Rows[0]
-	out := fmt.Sprintf("Improve %s first: %d%s%% less of it takes P50 from %s to %s", top.Stage, im.Percent, tie, milliseconds(p50), milliseconds(top.P50))
+	out := fmt.Sprintf("Improve %s first: %d%s%% less of it takes P50 from %s to %s", top.Stage, im.Percent, page.Tie, milliseconds(p50), milliseconds(top.P50))
 	if top.P95 != nil {
 		out += fmt.Sprintf(" and P95 from %s to %s", milliseconds(p95), milliseconds(*top.P95))
 	}
@@ -322,7 +323,7 @@ func sentence(im Improve, p50, p95 int64) string {
 		}
 	}
 	if tail.Stage != top.Stage {
-		out += fmt.Sprintf(" The slow turns gain most from %s: %d%s%% less of it takes P95 to %s.", tail.Stage, im.Percent, tie, milliseconds(*tail.P95)) + owners(tail)
+		out += fmt.Sprintf(" The slow turns gain most from %s: %d%s%% less of it takes P95 to %s.", tail.Stage, im.Percent, page.Tie, milliseconds(*tail.P95)) + owners(tail)
 	}
 	return out
 }
@@ -337,5 +338,5 @@ func owners(r WhatIfRow) string {
 
 // milliseconds returns ns as "12.3 ms".
 func milliseconds(ns int64) string {
-	return fmt.Sprintf("%.1f%sms", float64(ns)/float64(time.Millisecond), tie)
+	return fmt.Sprintf("%.1f%sms", float64(ns)/float64(time.Millisecond), page.Tie)
 }

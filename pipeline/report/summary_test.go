@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"firstsound/clocks/trace"
+	"firstsound/page"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -79,8 +80,8 @@ func TestGoldenText(t *testing.T) {
 				return
 			}
 			for i, l := range strings.Split(b.String(), "\n") {
-				if textWidth(l) > width {
-					t.Errorf("line %d takes %d columns, not %d: %s", i+1, textWidth(l), width, l)
+				if page.Columns(l) > width {
+					t.Errorf("line %d takes %d columns, not %d: %s", i+1, page.Columns(l), width, l)
 				}
 			}
 		})
@@ -191,15 +192,15 @@ func TestNoControlCharacters(t *testing.T) {
 
 func TestWidths(t *testing.T) {
 	for s, want := range map[string]int{"abc": 3, "晓晓": 4, "e\u0301": 1, "ｆ": 2, "😀": 2, "─█": 2} {
-		if got := textWidth(s); got != want {
+		if got := page.Columns(s); got != want {
 			t.Errorf("%q takes %d columns, want %d", s, got, want)
 		}
 	}
-	if got := cut("晓晓晓", 5); got != "晓晓…" {
+	if got := page.Cut("晓晓晓", 5); got != "晓晓…" {
 		t.Errorf("got %q", got)
 	}
-	for _, l := range wrap(strings.Repeat("晓", 50)+" a b", 21) {
-		if textWidth(l) > 21 {
+	for _, l := range page.Wrap(strings.Repeat("晓", 50)+" a b", 21) {
+		if page.Columns(l) > 21 {
 			t.Errorf("%q is too wide", l)
 		}
 	}

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"firstsound/clocks/quantile"
+	"firstsound/page"
 )
 
 // TextOptions say how the text report looks.
@@ -23,11 +23,7 @@ type TextOptions struct {
 
 // WriteText writes the report for people, in plain text.
 func (r *Report) WriteText(w io.Writer, o TextOptions) error {
-	p := &page{width: o.Width, color: o.Color, gate: o.Gate}
-	if p.width == 0 {
-		p.width = 100
-	}
-	p.width = max(p.width, 80)
+	p := &sheet{page.New(o.Width, o.Color), o.Gate}
 	p.title(r)
 	p.headline(&r.Headline)
 	p.silence(&r.Silence, r.Headline.OK)
@@ -37,127 +33,48 @@ func (r *Report) WriteText(w io.Writer, o TextOptions) error {
 	p.outcomes(r)
 	p.run(&r.Run)
 	p.faults(&r.Faults)
-	if _, err := io.WriteString(w, p.b.String()); err != nil {
+	if _, err := p.WriteTo(w); err != nil {
 		return fmt.Errorf("report: writing text: %w", err)
 	}
 	return nil
 }
 
-// A page is the text report as it grows.
-type page struct {
-	b     strings.Builder
-	width int
-	color bool
-	gate  string
-}
-
-// The styles, as ANSI codes.
-const (
-	bold  = "1"
-	dim   = "2"
-	red   = "31"
-	green = "32"
-	cyan  = "36"
-)
-
-// style returns s in a style, if colours are wanted.
-func (p *page) style(code, s string) string {
-	if !p.color || code == "" || strings.TrimSpace(s) == "" {
-		return s
-	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
-}
-
-// line writes one line, without blanks at its end.
-func (p *page) line(format string, args ...any) {
-	p.b.WriteString(strings.TrimRight(fmt.Sprintf(format, args...), " "))
-	p.b.WriteByte('\n')
-}
-
-// section writes a heading.
-func (p *page) section(name, note string) {
-	p.line("")
-	if note == "" {
-		p.line("%s", p.style(bold, name))
-		return
-	}
-	p.line("%s  %s", p.style(bold, name), p.style(dim, cut(note, p.width-textWidth(name)-2)))
-}
-
-// text writes a text that may take several lines.
-func (p *page) text(indent, code, s string) {
-	for _, l := range wrap(clean(s), p.width-textWidth(indent)) {
-		p.line("%s%s", indent, p.style(code, l))
-	}
-}
-
-// item writes a text after a mark; its further lines are indented.
-func (p *page) item(mark, code, s string) {
-	for i, l := range wrap(clean(s), p.width-textWidth(mark)) {
-		if i > 0 {
-			mark = blanks(textWidth(mark))
-		}
-		p.line("%s%s", mark, p.style(code, l))
-	}
+// A sheet is the text report as it grows.
+type sheet struct {
+	*page.Page
+	gate string
 }
 
 // title writes what was run, and what is wrong.
-func (p *page) title(r *Report) {
+func (p *sheet) title(r *Report) {
 	parts := []string{}
 	if r.Run.Name != "" {
-		parts = append(parts, clean(r.Run.Name))
+		parts = append(parts, page.Clean(r.Run.Name))
 	}
 	if r.Run.Clock != "" {
-		parts = append(parts, clean(r.Run.Clock)+" clock")
+		parts = append(parts, page.Clean(r.Run.Clock)+" clock")
 	}
 	if r.Run.Format != "" { // of a file of events alone nothing is known
 		parts = append(parts, fmt.Sprintf("seed %d", r.Run.Seed))
 	}
-	parts = append(parts, countOf(r.Run.Turns, "turn"), countOf(r.Run.Events, "event"))
-	p.line("%s  %s", p.style(bold, "firstsound"), cut(strings.Join(parts, " · "), p.width-12))
+	parts = append(parts, page.Count(r.Run.Turns, "turn"), page.Count(r.Run.Events, "event"))
+	p.Line("%s  %s", p.Style(page.Bold, "firstsound"), page.Cut(strings.Join(parts, " · "), p.Width-12))
 	if r.Faults.Count > 0 {
-		p.line("%s", p.style(red, cut(fmt.Sprintf("!! %s in the events: see the end", countOf(r.Faults.Count, "FAULT")), p.width)))
+		p.Line("%s", p.Style(page.Red, page.Cut(fmt.Sprintf("!! %s in the events: see the end", strings.ToUpper(page.Count(r.Faults.Count, "fault"))), p.Width)))
 	}
 	for _, w := range r.Warnings {
-		p.item("!  ", red, w)
+		p.Item("!  ", page.Red, w)
 	}
-}
-
-// countOf returns "3 turns".
-func countOf(n int64, what string) string {
-	s := grouped(n) + " " + what
-	if n == 1 {
-		return s
-	}
-	if what == "FAULT" {
-		return s + "S"
-	}
-	return s + "s"
-}
-
-// grouped returns n with a comma at each third digit.
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	from := 0
-	if n < 0 {
-		from = 1
-	}
-	for i := len(s) - 3; i > from; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }
 
 // ms returns ns in milliseconds, rounded to a tenth, without the unit.
-func ms(ns int64) string {
-	return strconv.FormatFloat(float64(ns)/float64(time.Millisecond), 'f', 1, 64)
-}
+func ms(ns int64) string { return page.Tenths(ns) }
 
 // headline writes time to first sound.
-func (p *page) headline(h *Headline) {
-	p.section("1 Time to first sound", "from the end of the user's speech to the first sound of the answer")
+func (p *sheet) headline(h *Headline) {
+	p.Section("1 Time to first sound", "from the end of the user's speech to the first sound of the answer")
 	if h.TTFS.N == 0 {
-		p.line("  no ok turn: there is no time to first sound")
+		p.Line("  no ok turn: there is no time to first sound")
 		return
 	}
 	rows := []struct {
@@ -165,51 +82,51 @@ func (p *page) headline(h *Headline) {
 		f    quantile.Figure
 	}{{"P50", h.TTFS.P50}, {"P95", h.TTFS.P95}, {"P99", h.TTFS.P99}, {"max", quantile.Figure{Value: h.TTFS.Max}}}
 	for _, row := range rows {
-		p.line("  %s  %s   %s", p.style(bold, row.name), p.figure(row.f), p.beside(row.name, row.f, h.Target))
+		p.Line("  %s  %s   %s", p.Style(page.Bold, row.name), p.figure(row.f), p.beside(row.name, row.f, h.Target))
 	}
 	spread := ""
 	if h.TTFS.SD != nil {
 		spread = fmt.Sprintf(", standard deviation %s ms", ms(*h.TTFS.SD))
 	}
-	p.line("  %s ms on average%s, %s", ms(*h.TTFS.Mean), spread, countOf(h.TTFS.N, "ok turn"))
+	p.Line("  %s ms on average%s, %s", ms(*h.TTFS.Mean), spread, page.Count(h.TTFS.N, "ok turn"))
 	if h.Target != nil {
 		p.target(h)
 	}
 	if h.FromDue != nil {
-		p.line("  counted from when each turn was due: P50 %s, P95 %s, max %s ms", orDash(h.FromDue.P50), orDash(h.FromDue.P95), ms(*h.FromDue.Max))
+		p.Line("  counted from when each turn was due: P50 %s, P95 %s, max %s ms", orDash(h.FromDue.P50), orDash(h.FromDue.P95), ms(*h.FromDue.Max))
 	}
 }
 
 // figure returns a quantile in a column of its own.
-func (p *page) figure(f quantile.Figure) string {
+func (p *sheet) figure(f quantile.Figure) string {
 	if f.Value == nil {
-		return p.style(dim, right("–", 9)+"   ")
+		return p.Style(page.Dim, page.Right("–", 9)+"   ")
 	}
-	return p.style(bold, right(ms(*f.Value), 9)) + " ms"
+	return p.Style(page.Bold, page.Right(ms(*f.Value), 9)) + " ms"
 }
 
 // beside returns what stands beside a quantile: interval, verdict, or why it
 // cannot be told.
-func (p *page) beside(name string, f quantile.Figure, t *Target) string {
+func (p *sheet) beside(name string, f quantile.Figure, t *Target) string {
 	if f.Value == nil {
-		return p.style(dim, "not supported by n: "+f.Absent)
+		return p.Style(page.Dim, "not supported by n: "+f.Absent)
 	}
 	if name == "max" {
 		return ""
 	}
-	out := p.style(dim, left(interval(f), 30)) + "  "
+	out := p.Style(page.Dim, page.Left(interval(f), 30)) + "  "
 	judged := name == "P50" || strings.EqualFold(name, p.gate)
 	switch {
 	case t == nil || name == "P99" && !judged:
-		return p.style(dim, interval(f))
+		return p.Style(page.Dim, interval(f))
 	case judged && *f.Value <= t.TTFS:
-		return out + p.style(green, "✓ within the target")
+		return out + p.Style(page.Green, "✓ within the target")
 	case judged:
-		return out + p.style(red, fmt.Sprintf("✗ over by %s ms", ms(*f.Value-t.TTFS)))
+		return out + p.Style(page.Red, fmt.Sprintf("✗ over by %s ms", ms(*f.Value-t.TTFS)))
 	case *f.Value <= t.TTFS:
-		return out + p.style(dim, fmt.Sprintf("below by %s ms", ms(t.TTFS-*f.Value)))
+		return out + p.Style(page.Dim, fmt.Sprintf("below by %s ms", ms(t.TTFS-*f.Value)))
 	}
-	return out + p.style(dim, fmt.Sprintf("above by %s ms", ms(*f.Value-t.TTFS)))
+	return out + p.Style(page.Dim, fmt.Sprintf("above by %s ms", ms(*f.Value-t.TTFS)))
 }
 
 // interval returns the 95 % interval of a quantile.
@@ -234,20 +151,20 @@ func orDash(f quantile.Figure) string {
 }
 
 // target writes how many turns miss the target, and why.
-func (p *page) target(h *Headline) {
+func (p *sheet) target(h *Headline) {
 	t := h.Target
 	out := fmt.Sprintf("target (for the median) %s ms", ms(t.TTFS))
 	if t.Source != "" {
 		out += " (" + t.Source + ")"
 	}
-	out += fmt.Sprintf(": P50 %s, P95 %s; %s of %s above it", t.P50, t.P95, grouped(t.Over), countOf(h.TTFS.N, "ok turn"))
+	out += fmt.Sprintf(": P50 %s, P95 %s; %s of %s above it", t.P50, t.P95, page.Grouped(t.Over), page.Count(h.TTFS.N, "ok turn"))
 	if t.Over > 0 {
-		out += fmt.Sprintf(", whose largest part is most often%s%s%s(%s of %s)", tie, t.Cause, tie, grouped(t.CauseTurns), grouped(t.Over))
+		out += fmt.Sprintf(", whose largest part is most often%s%s%s(%s of %s)", page.Tie, t.Cause, page.Tie, page.Grouped(t.CauseTurns), page.Grouped(t.Over))
 	}
 	if unanswered := t.Measured - h.TTFS.N; unanswered > 0 {
-		out += fmt.Sprintf("; with the %s that failed or had no reply, %s of %s are within it", grouped(unanswered), grouped(t.Within), grouped(t.Measured))
+		out += fmt.Sprintf("; with the %s that failed or had no reply, %s of %s are within it", page.Grouped(unanswered), page.Grouped(t.Within), page.Grouped(t.Measured))
 	}
-	p.text("  ", "", out)
+	p.Text("  ", "", out)
 }
 
 // eighths are the bars that fill a part of a column.
@@ -276,10 +193,10 @@ func percent(part, whole int64) string {
 }
 
 // silence writes where it goes.
-func (p *page) silence(s *Silence, ok int64) {
-	p.section("2 Where the silence goes", "on the critical path, in ms; each column is a mean and adds up")
+func (p *sheet) silence(s *Silence, ok int64) {
+	p.Section("2 Where the silence goes", "on the critical path, in ms; each column is a mean and adds up")
 	if s.Absent != "" {
-		p.line("  %s", s.Absent)
+		p.Line("  %s", s.Absent)
 		return
 	}
 	const tenth = int64(time.Millisecond) / 10
@@ -287,41 +204,41 @@ func (p *page) silence(s *Silence, ok int64) {
 	name := len("stage")
 	for i, r := range s.Rows {
 		median[i], tail[i] = r.Median, r.Tail
-		name = max(name, textWidth(r.Stage))
+		name = max(name, page.Columns(r.Stage))
 	}
 	name = min(name, 24)
 	most, mostTail := slices.Max(append(median, 1)), slices.Max(append(tail, 1))
 	median, tail = apportion(median, tenth), apportion(tail, tenth)
 	wide := p.barWidth(s, name)
-	p.line("  %s  %s  %s  %s", left("stage", name), left("  at the median", 16+wide), left("  in the slowest 5 %", 16+wide), cut("owned by setting", p.width-40-name-2*wide))
+	p.Line("  %s  %s  %s  %s", page.Left("stage", name), page.Left("  at the median", 16+wide), page.Left("  in the slowest 5 %", 16+wide), page.Cut("owned by setting", p.Width-40-name-2*wide))
 	for i, r := range s.Rows {
-		p.line("  %s  %s  %s  %s", left(cut(clean(r.Stage), name), name),
-			p.share(median[i], s.MedianTTFS, most, wide), p.share(tail[i], s.TailTTFS, mostTail, wide), p.style(cyan, cut(clean(r.Setting), p.width-40-name-2*wide)))
+		p.Line("  %s  %s  %s  %s", page.Left(page.Cut(page.Clean(r.Stage), name), name),
+			p.share(median[i], s.MedianTTFS, most, wide), p.share(tail[i], s.TailTTFS, mostTail, wide), p.Style(page.Cyan, page.Cut(page.Clean(r.Setting), p.Width-40-name-2*wide)))
 	}
-	p.line("  %s  %s  %s", left("sum", name), p.style(bold, p.share(floor(s.MedianTTFS+tenth/2, tenth), s.MedianTTFS, 0, wide)),
-		p.style(bold, p.share(floor(s.TailTTFS+tenth/2, tenth), s.TailTTFS, 0, wide)))
-	p.text("  ", dim, p.shareNote(s, ok))
+	p.Line("  %s  %s  %s", page.Left("sum", name), p.Style(page.Bold, p.share(floor(s.MedianTTFS+tenth/2, tenth), s.MedianTTFS, 0, wide)),
+		p.Style(page.Bold, p.share(floor(s.TailTTFS+tenth/2, tenth), s.TailTTFS, 0, wide)))
+	p.Text("  ", page.Dim, p.shareNote(s, ok))
 }
 
 // barWidth returns how wide the bars may be beside names and settings.
-func (p *page) barWidth(s *Silence, name int) int {
+func (p *sheet) barWidth(s *Silence, name int) int {
 	setting := len("owned by setting")
 	for _, r := range s.Rows {
-		setting = max(setting, textWidth(r.Setting))
+		setting = max(setting, page.Columns(r.Setting))
 	}
-	return min(max((p.width-2-name-2-16-2-16-2-setting)/2, 4), 24)
+	return min(max((p.Width-2-name-2-16-2-16-2-setting)/2, 4), 24)
 }
 
 // share returns one share: time, part and bar, 16 columns and the bar.
-func (p *page) share(part, whole, most int64, wide int) string {
-	return right(ms(part), 8) + right(percent(part, whole), 6) + "  " + p.style(cyan, left(bar(part, most, wide), wide))
+func (p *sheet) share(part, whole, most int64, wide int) string {
+	return page.Right(ms(part), 8) + page.Right(percent(part, whole), 6) + "  " + p.Style(page.Cyan, page.Left(bar(part, most, wide), wide))
 }
 
 // shareNote says which turns the shares are of.
-func (p *page) shareNote(s *Silence, ok int64) string {
-	out := fmt.Sprintf("median: %s of rank 45–55 %%; slowest 5 %%: %s", countOf(int64(s.MedianTurns), "turn"), countOf(int64(s.TailTurns), "turn"))
+func (p *sheet) shareNote(s *Silence, ok int64) string {
+	out := fmt.Sprintf("median: %s of rank 45–55 %%; slowest 5 %%: %s", page.Count(int64(s.MedianTurns), "turn"), page.Count(int64(s.TailTurns), "turn"))
 	if s.Sampled > 0 {
-		out += fmt.Sprintf("; from %s of %s turns, drawn at random", grouped(int64(s.Sampled)), grouped(ok))
+		out += fmt.Sprintf("; from %s of %s turns, drawn at random", page.Grouped(int64(s.Sampled)), page.Grouped(ok))
 	}
 	if severalRows(s.Rows) {
 		out += "; a stage has a row for each setting that owns its time"
@@ -343,20 +260,20 @@ func severalRows(rows []ShareRow) bool {
 }
 
 // improve writes which stage to improve first.
-func (p *page) improve(im *Improve) {
+func (p *sheet) improve(im *Improve) {
 	if im.Absent != "" {
 		return
 	}
-	p.line("")
-	p.text("  ", bold, im.Sentence)
+	p.Line("")
+	p.Text("  ", page.Bold, im.Sentence)
 	for i, r := range im.Rows {
 		if i == 3 {
 			break
 		}
-		p.line("  %d. %s  P50 %s ms (%s)%s", i+1, left(cut(clean(r.Stage), 24), 18), right(ms(r.P50), 8), signed(-r.P50Gain), tailGain(r))
+		p.Line("  %d. %s  P50 %s ms (%s)%s", i+1, page.Left(page.Cut(page.Clean(r.Stage), 24), 18), page.Right(ms(r.P50), 8), signed(-r.P50Gain), tailGain(r))
 	}
 	if len(im.Rows) > 0 {
-		p.text("  ", dim, "by running the causes of every turn again with that stage faster, not by subtracting: what waits beside it then shows")
+		p.Text("  ", page.Dim, "by running the causes of every turn again with that stage faster, not by subtracting: what waits beside it then shows")
 	}
 }
 
@@ -365,16 +282,8 @@ func tailGain(r WhatIfRow) string {
 	if r.P95 == nil {
 		return "   P95 not supported by n"
 	}
-	return fmt.Sprintf("   P95 %s ms (%s)", right(ms(*r.P95), 8), signed(-*r.P95Gain))
+	return fmt.Sprintf("   P95 %s ms (%s)", page.Right(ms(*r.P95), 8), signed(-*r.P95Gain))
 }
 
 // signed returns ns in milliseconds with its sign.
-func signed(ns int64) string {
-	switch {
-	case ns > 0:
-		return "+" + ms(ns)
-	case ns < 0:
-		return "−" + ms(-ns)
-	}
-	return "±0.0"
-}
+func signed(ns int64) string { return page.Signed(ns, ms) }

@@ -3,34 +3,36 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
+	"firstsound/page"
 )
 
 // turn writes one turn in full.
-func (p *page) turn(t *TurnRow, why string) {
+func (p *sheet) turn(t *TurnRow, why string) {
 	if t == nil {
-		p.section("4 One turn in full", "")
-		p.text("  ", "", why)
+		p.Section("4 One turn in full", "")
+		p.Text("  ", "", why)
 		return
 	}
-	p.section("4 One turn in full", why)
-	p.text("  ", "", turnName(t))
+	p.Section("4 One turn in full", why)
+	p.Text("  ", "", turnName(t))
 	if t.Error != "" {
-		p.item("  error: ", red, t.Error)
+		p.Item("  error: ", page.Red, t.Error)
 	}
 	begin, anchored := t.Marks.Get(string(trace.SpeechEnd))
 	if len(t.Segments) > 0 {
 		p.waterfall(t, begin)
 	} else {
-		p.text("  ", dim, noSegments(t))
+		p.Text("  ", page.Dim, noSegments(t))
 	}
 	p.marks(t, begin, anchored)
 	for _, f := range t.Flags {
-		p.line("  flag: %s", f)
+		p.Line("  flag: %s", f)
 	}
 }
 
@@ -56,9 +58,9 @@ func turnName(t *TurnRow) string {
 // signedTTFS returns a TTFS; a negative one shows its sign.
 func signedTTFS(ns int64) string {
 	if ns < 0 {
-		return "−" + ms(-ns) + tie + "ms"
+		return "−" + ms(-ns) + page.Tie + "ms"
 	}
-	return ms(ns) + tie + "ms"
+	return ms(ns) + page.Tie + "ms"
 }
 
 // noSegments says why a turn has no path.
@@ -76,26 +78,26 @@ func noSegments(t *TurnRow) string {
 }
 
 // waterfall draws the path on a time axis, and what lies beside it.
-func (p *page) waterfall(t *TurnRow, begin int64) {
+func (p *sheet) waterfall(t *TurnRow, begin int64) {
 	whole := t.Segments[len(t.Segments)-1].End - begin
 	name, side := 14, 0
 	for _, s := range t.Segments {
-		name, side = max(name, textWidth(s.Stage)), max(side, textWidth(s.Setting))
+		name, side = max(name, page.Columns(s.Stage)), max(side, page.Columns(s.Setting))
 	}
 	for _, s := range t.Slacks {
-		name, side = max(name, textWidth(s.Mark)), max(side, len("slack 1234.5"))
+		name, side = max(name, page.Columns(s.Mark)), max(side, len("slack 1234.5"))
 	}
 	name = min(name, 24)
-	side = min(side, 28, p.width-2-name-1-20-1-9-2) // at least 20 for the axis
-	wide := p.width - 2 - name - 1 - 1 - 9 - 2 - side
-	p.line("  %s %s", blanks(name), p.style(dim, axis(whole, wide)))
+	side = min(side, 28, p.Width-2-name-1-20-1-9-2) // at least 20 for the axis
+	wide := p.Width - 2 - name - 1 - 1 - 9 - 2 - side
+	p.Line("  %s %s", page.Blanks(name), p.Style(page.Dim, axis(whole, wide)))
 	for _, s := range t.Segments {
-		p.line("  %s %s %s  %s", left(cut(clean(s.Stage), name), name), p.style(cyan, left(span(s.Start-begin, s.End-begin, whole, wide), wide)),
-			right(ms(s.End-s.Start), 9), p.style(dim, cut(clean(s.Setting), side)))
+		p.Line("  %s %s %s  %s", page.Left(page.Cut(page.Clean(s.Stage), name), name), p.Style(page.Cyan, page.Left(span(s.Start-begin, s.End-begin, whole, wide), wide)),
+			page.Right(ms(s.End-s.Start), 9), p.Style(page.Dim, page.Cut(page.Clean(s.Setting), side)))
 	}
 	for _, s := range beside(t.Slacks, begin, begin+whole) {
-		p.line("  %s %s %s  %s", left(cut(clean(s.Mark), name), name), p.style(dim, left(point(s.At-begin, s.At+s.Slack-begin, whole, wide), wide)),
-			right("at "+ms(s.At-begin), 9), p.style(dim, "slack "+ms(s.Slack)))
+		p.Line("  %s %s %s  %s", page.Left(page.Cut(page.Clean(s.Mark), name), name), p.Style(page.Dim, page.Left(point(s.At-begin, s.At+s.Slack-begin, whole, wide), wide)),
+			page.Right("at "+ms(s.At-begin), 9), p.Style(page.Dim, "slack "+ms(s.Slack)))
 	}
 }
 
@@ -132,9 +134,9 @@ func span(start, end, whole int64, wide int) string {
 		if from == wide {
 			from--
 		}
-		return blanks(from) + "▏"
+		return page.Blanks(from) + "▏"
 	}
-	out := blanks(from)
+	out := page.Blanks(from)
 	if a-float64(from) >= 0.5 {
 		out += "▐"
 	} else {
@@ -151,11 +153,11 @@ func span(start, end, whole int64, wide int) string {
 func point(at, to, whole int64, wide int) string {
 	a := min(int(float64(at)/float64(whole)*float64(wide)), wide-1)
 	b := min(int(float64(to)/float64(whole)*float64(wide)), wide-1)
-	return blanks(a) + "•" + strings.Repeat("┄", max(b-a, 0))
+	return page.Blanks(a) + "•" + strings.Repeat("┄", max(b-a, 0))
 }
 
 // marks lists the marks, in ms after speech_end, else in ms of the run.
-func (p *page) marks(t *TurnRow, begin int64, anchored bool) {
+func (p *sheet) marks(t *TurnRow, begin int64, anchored bool) {
 	from := "after speech_end"
 	if !anchored {
 		from, begin = "since the run began (there is no speech_end)", 0
@@ -167,15 +169,15 @@ func (p *page) marks(t *TurnRow, begin int64, anchored bool) {
 		if m.Name == string(trace.TurnClosed) || m.Name == string(trace.TurnOpened) {
 			continue
 		}
-		parts = append(parts, m.Name+tie+signed(m.Value-begin))
+		parts = append(parts, m.Name+page.Tie+signed(m.Value-begin))
 	}
-	p.text("  ", dim, "marks, in ms "+from+": "+strings.Join(parts, ", "))
+	p.Text("  ", page.Dim, "marks, in ms "+from+": "+strings.Join(parts, ", "))
 }
 
 // metrics writes the stages' metrics.
-func (p *page) metrics(r *Report) {
-	p.section("3 Stage metrics", "of the ok turns; – is not supported by n")
-	p.line("  %s", p.style(dim, left("", 20)+right("P50", 9)+right("P95", 9)+right("P99", 9)+right("max", 9)+"  "+left("unit", 9)+right("n", 8)))
+func (p *sheet) metrics(r *Report) {
+	p.Section("3 Stage metrics", "of the ok turns; – is not supported by n")
+	p.Line("  %s", p.Style(page.Dim, page.Left("", 20)+page.Right("P50", 9)+page.Right("P95", 9)+page.Right("P99", 9)+page.Right("max", 9)+"  "+page.Left("unit", 9)+page.Right("n", 8)))
 	var gone []MetricRow
 	for _, m := range r.Metrics {
 		switch {
@@ -187,12 +189,12 @@ func (p *page) metrics(r *Report) {
 		}
 	}
 	for _, m := range gone {
-		p.item("  "+left(m.Title, 20)+" absent: ", dim, whyAbsent(m))
+		p.Item("  "+page.Left(m.Title, 20)+" absent: ", page.Dim, whyAbsent(m))
 	}
 	if s := r.Sum; s != nil {
-		p.text("  ", "", fmt.Sprintf("TTFT %s + TPOT × (tokens − 1) %s + synthesis and playback %s = %s ms from the request to the end of the answer (means of %s)",
-			ms(s.TTFT), ms(s.Decode), ms(s.Speech), ms(s.Total), countOf(s.Turns, "turn")))
-		p.text("  ", "", s.Blame)
+		p.Text("  ", "", fmt.Sprintf("TTFT %s + TPOT × (tokens − 1) %s + synthesis and playback %s = %s ms from the request to the end of the answer (means of %s)",
+			ms(s.TTFT), ms(s.Decode), ms(s.Speech), ms(s.Total), page.Count(s.Turns, "turn")))
+		p.Text("  ", "", s.Blame)
 	}
 }
 
@@ -218,21 +220,21 @@ func whyAbsent(m MetricRow) string {
 func reasonList(list []Reason) string {
 	var parts []string
 	for _, r := range list {
-		parts = append(parts, fmt.Sprintf("%s (%s)", r.Why, grouped(r.Turns)))
+		parts = append(parts, fmt.Sprintf("%s (%s)", r.Why, page.Grouped(r.Turns)))
 	}
 	return strings.Join(parts, "; ")
 }
 
 // metric writes one metric.
-func (p *page) metric(m MetricRow) {
+func (p *sheet) metric(m MetricRow) {
 	v := &m.Values
-	row := left(m.Title, 20)
+	row := page.Left(m.Title, 20)
 	for _, f := range []quantile.Figure{v.P50, v.P95, v.P99, {Value: v.Max}} {
-		row += right(inUnit(f.Value, m.Unit), 9)
+		row += page.Right(inUnit(f.Value, m.Unit), 9)
 	}
-	p.line("  %s  %s%s", row, left(shownUnit(m.Unit), 9), right(grouped(v.N), 8))
+	p.Line("  %s  %s%s", row, page.Left(shownUnit(m.Unit), 9), page.Right(page.Grouped(v.N), 8))
 	if len(m.Absent) > 0 && m.Key != Metrics[MetricBargeInStop].Key && !isRare(m.Key) {
-		p.item("      absent in some: ", dim, reasonList(m.Absent))
+		p.Item("      absent in some: ", page.Dim, reasonList(m.Absent))
 	}
 }
 
@@ -249,7 +251,7 @@ func inUnit(v *int64, u Unit) string {
 	case UnitMillionth:
 		return fmt.Sprintf("%.3f", float64(*v)/1e6)
 	}
-	return grouped(*v)
+	return page.Grouped(*v)
 }
 
 // shownUnit returns the unit that the text report shows.
@@ -268,26 +270,26 @@ func shownUnit(u Unit) string {
 }
 
 // outcomes writes how the turns ended, and what else was counted.
-func (p *page) outcomes(r *Report) {
-	p.section("5 Outcomes", "")
+func (p *sheet) outcomes(r *Report) {
+	p.Section("5 Outcomes", "")
 	for _, o := range r.Outcomes {
-		p.item(fmt.Sprintf("  %s %s  ", left(clean(o.Outcome), 18), right(grouped(o.Turns), 8)), dim, o.Note)
+		p.Item(fmt.Sprintf("  %s %s  ", page.Left(page.Clean(o.Outcome), 18), page.Right(page.Grouped(o.Turns), 8)), page.Dim, o.Note)
 		if o.Note == "" {
-			p.line("  %s %s", left(clean(o.Outcome), 18), right(grouped(o.Turns), 8))
+			p.Line("  %s %s", page.Left(page.Clean(o.Outcome), 18), page.Right(page.Grouped(o.Turns), 8))
 		}
 	}
 	a := &r.Attempts
-	p.line("  attempts: %d failed, %d retries", a.Failures, a.Retries)
+	p.Line("  attempts: %d failed, %d retries", a.Failures, a.Retries)
 	if a.Adopted+a.Discarded > 0 {
-		p.text("  ", "", speculation(a))
+		p.Text("  ", "", speculation(a))
 	}
 	d := &r.Detector
 	if d.Turns > 0 {
-		p.text("  ", "", fmt.Sprintf("turn detector, of %s: early %s, taken back %s, stuck %s, forced %s", countOf(d.Turns, "turn"),
+		p.Text("  ", "", fmt.Sprintf("turn detector, of %s: early %s, taken back %s, stuck %s, forced %s", page.Count(d.Turns, "turn"),
 			rate(d.Early, d.Turns), takenBack(d), rate(d.Stuck, d.Turns), rate(d.Forced, d.Turns)))
 	}
 	for _, f := range r.Flags {
-		p.line("  flag %s: %s", f.Flag, countOf(f.Turns, "turn"))
+		p.Line("  flag %s: %s", f.Flag, page.Count(f.Turns, "turn"))
 	}
 }
 
@@ -299,7 +301,7 @@ func speculation(a *AttemptTotals) string {
 	}
 	out += fmt.Sprintf(", %d discarded", a.Discarded)
 	if a.WastedOf > 0 {
-		out += fmt.Sprintf(" (%s tokens wasted, told by %d of them)", grouped(a.Wasted), a.WastedOf)
+		out += fmt.Sprintf(" (%s tokens wasted, told by %d of them)", page.Grouped(a.Wasted), a.WastedOf)
 	} else if a.Discarded > 0 {
 		out += " (tokens wasted: not told)"
 	}
@@ -320,24 +322,24 @@ func takenBack(d *Detector) string {
 func rate(k, n int64) string { return fmt.Sprintf("%d (%s)", k, percent(k, n)) }
 
 // run writes what has to be the same to get the same figures.
-func (p *page) run(r *RunInfo) {
+func (p *sheet) run(r *RunInfo) {
 	if len(r.Fixed) > 0 {
 		var parts []string
-		for _, k := range sortedKeys(r.Fixed) {
-			parts = append(parts, strings.ReplaceAll(k+"="+r.Fixed[k], " ", tie))
+		for _, k := range slices.Sorted(maps.Keys(r.Fixed)) {
+			parts = append(parts, strings.ReplaceAll(k+"="+r.Fixed[k], " ", page.Tie))
 		}
-		p.line("")
-		p.item("  fixed: ", "", strings.Join(parts, " · "))
+		p.Line("")
+		p.Item("  fixed: ", "", strings.Join(parts, " · "))
 	}
 	machine := strings.TrimSpace(strings.Join([]string{r.Tool, r.Go, strings.Trim(r.OS+"/"+r.Arch, "/")}, " "))
 	if machine != "" {
-		p.item("  by:    ", dim, machine+cpus(r.CPUs))
+		p.Item("  by:    ", page.Dim, machine+cpus(r.CPUs))
 	}
 	if t := r.Timers; t != nil {
-		p.line("  timers: %s, late by P50 %s ms, P99 %s ms, max %s ms", countOf(int64(t.N), "wait"), ms(t.P50), ms(t.P99), ms(t.Max))
+		p.Line("  timers: %s, late by P50 %s ms, P99 %s ms, max %s ms", page.Count(int64(t.N), "wait"), ms(t.P50), ms(t.P99), ms(t.Max))
 	}
 	if r.Command != "" {
-		p.line("  again: %s", clean(r.Command))
+		p.Line("  again: %s", page.Clean(r.Command))
 	}
 }
 
@@ -346,23 +348,23 @@ func cpus(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", %s", countOf(int64(n), "CPU"))
+	return fmt.Sprintf(", %s", page.Count(int64(n), "CPU"))
 }
 
 // faults writes what cannot be right in the events.
-func (p *page) faults(f *Faults) {
+func (p *sheet) faults(f *Faults) {
 	if f.Count == 0 {
 		return
 	}
-	p.section("!! Faults in the events", "the figures of these turns may be wrong")
+	p.Section("!! Faults in the events", "the figures of these turns may be wrong")
 	for _, row := range f.First {
 		where := fmt.Sprintf("  %d.%d", row.Session, row.Turn)
 		if row.Seq > 0 {
 			where += fmt.Sprintf(" event %d", row.Seq)
 		}
-		p.item(where+": ", red, row.Text)
+		p.Item(where+": ", page.Red, row.Text)
 	}
 	if rest := f.Count - int64(len(f.First)); rest > 0 {
-		p.line("  and %s more", grouped(rest))
+		p.Line("  and %s more", page.Grouped(rest))
 	}
 }

@@ -120,9 +120,10 @@ func (p *fakePlayer) Wait(ctx context.Context) error {
 
 // fakeVAD says stop so long after each of the ends that it is told.
 type fakeVAD struct {
-	c    clocks.Clock
-	hang time.Duration
-	runs [][2]time.Duration
+	c     clocks.Clock
+	hang  time.Duration
+	runs  [][2]time.Duration
+	again time.Duration // another stop, without a start; 0: none
 }
 
 func (v *fakeVAD) Listen(ctx context.Context, _ trace.ID, s audio.Speech) iter.Seq2[audio.Activity, error] {
@@ -135,6 +136,11 @@ func (v *fakeVAD) Listen(ctx context.Context, _ trace.ID, s audio.Speech) iter.S
 			at, err = s.Await(ctx, run[1]+v.hang)
 			if err != nil || !yield(audio.Activity{At: at, Offset: run[1], Setting: "vad.stop=" + v.hang.String()}, nil) {
 				return
+			}
+		}
+		if v.again > 0 {
+			if at, err := s.Await(ctx, v.again); err == nil {
+				yield(audio.Activity{At: at, Offset: v.again, Setting: "vad.stop=" + v.hang.String()}, nil)
 			}
 		}
 	}

@@ -68,6 +68,20 @@ func TestTurnTaking(t *testing.T) {
 			[]trace.Mark{trace.TurnFailed, trace.TurnClosed}, "turn_failed@310 turn_closed@800"},
 		{"a VAD that hears nothing", func(b *bench) { b.vad.runs = nil },
 			[]trace.Mark{trace.ASRFinal, trace.TurnEnd, trace.TurnClosed}, "asr_final@1060 turn_closed@5000"},
+		// The turn is looked after at 5000, and then every 4 s.
+		{"sound that is late, and a VAD that hears no end of it", func(b *bench) {
+			b.line.delay = 4500 * ms
+			b.vad.runs[0][1] = time.Hour
+		}, []trace.Mark{trace.VADStart, trace.SpeechHeard, trace.TurnClosed}, "vad_start@4600 speech_heard@5300 turn_closed@9000"},
+		{"a commit that is taken back late, for good", func(b *bench) {
+			b.vad.runs = [][2]time.Duration{{100 * ms, 800 * ms}, {5200 * ms, time.Hour}}
+			b.llm.answers = []string{"…"}
+		}, []trace.Mark{trace.TurnEnd, trace.TurnDropped, trace.FirstSound, trace.TurnClosed}, "turn_end@1010 turn_dropped@5210 turn_closed@9000"},
+		{"a second stop does not take the recognizer's time limit away", func(b *bench) {
+			b.vad.runs = [][2]time.Duration{{100 * ms, 800 * ms}}
+			b.vad.again = 1200 * ms
+			b.asr.results = []asr.Result{{At: 300 * ms, Text: "book"}, {At: time.Hour, Kind: asr.Final}}
+		}, []trace.Mark{trace.TurnEnd, trace.ASRTimeout, trace.TurnClosed}, "turn_end@1010 asr_timeout@2010 turn_closed@4350"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -171,7 +171,7 @@ func (t *turn) listen() {
 	t.speech = t.c.Line.Say(t.id, u)
 	t.put(t.began+u.Start, event{kind: evSpeechStart})
 	t.put(t.began+u.End, event{kind: evSpeechEnd})
-	t.put(t.began+u.Sound.Duration()+t.c.Turn.MaxDelay+t.c.ASRTimeout, event{kind: evGiveUp})
+	t.put(t.began+u.Sound.Duration()+t.patience(), event{kind: evGiveUp})
 	t.g.Go("line", func() error {
 		at, err := t.speech.Await(t.ctx, u.End)
 		return t.post(event{kind: evHeard, at: at, err: err})
@@ -387,7 +387,7 @@ func (t *turn) commit(forced bool, causes ...trace.Ref) {
 	}
 	t.turnEnd = t.rec.Record(e)
 	if t.finalRef == trace.None && t.c.ASRTimeout > 0 {
-		t.put(t.commitAt+t.c.ASRTimeout, event{kind: evASRTimeout, generation: t.generation, cause: t.turnEnd})
+		t.put(t.commitAt+t.c.ASRTimeout, event{kind: evASRTimeout, cause: t.turnEnd})
 	}
 	t.answer()
 }
@@ -449,7 +449,7 @@ func (t *turn) asrEnded(e event) {
 
 // asrTimedOut gives up the wait for a final transcript.
 func (t *turn) asrTimedOut(e event) {
-	if e.generation != t.generation || !t.committed || t.finalRef != trace.None {
+	if e.cause != t.turnEnd || !t.committed || t.finalRef != trace.None {
 		return
 	}
 	if t.partial == "" {
@@ -461,9 +461,17 @@ func (t *turn) asrTimedOut(e event) {
 	t.answer()
 }
 
-// giveUp ends a turn that nobody ever committed.
+// patience is how long after its recording a turn may be uncommitted.
+func (t *turn) patience() time.Duration { return t.c.Turn.MaxDelay + t.c.ASRTimeout }
+
+// giveUp ends a turn that nobody ever committed. One that is committed may be taken
+// back, and sound that is late may still come: then it looks again later.
 func (t *turn) giveUp(e event) {
+	if t.replyOver {
+		return
+	}
 	if t.committed || t.speaking && t.heard == trace.None {
+		t.put(e.at+max(t.patience(), time.Second), event{kind: evGiveUp})
 		return
 	}
 	if t.reply != nil {

@@ -1,16 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"math"
+	"io"
 	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,10 +23,11 @@ type goal struct {
 	metric   report.Metric
 	quantile string
 	limit    time.Duration
+	orEqual  bool
 	text     string
 }
 
-var goalForm = regexp.MustCompile(`^\s*([a-z_]+)\.(p50|p95|p99)\s*<=?\s*([0-9.]+[a-zµ]+)\s*$`)
+var goalForm = regexp.MustCompile(`^\s*([a-z_]+)\.(p50|p95|p99)\s*(<=?)\s*([0-9.]+[a-zµ]+)\s*$`)
 
 // parseGoal reads "ttfs.p95<900ms".
 func parseGoal(text string) (goal, error) {
@@ -35,11 +35,11 @@ func parseGoal(text string) (goal, error) {
 	if m == nil {
 		return goal{}, usagef("--target %s: write METRIC.QUANTILE<TIME, such as ttfs.p95<900ms or ttft.p95<300ms", text)
 	}
-	limit, err := time.ParseDuration(m[3])
+	limit, err := time.ParseDuration(m[4])
 	if err != nil {
-		return goal{}, usagef("--target %s: %q is not a duration", text, m[3])
+		return goal{}, usagef("--target %s: %q is not a duration", text, m[4])
 	}
-	g := goal{quantile: m[2], limit: limit, text: text}
+	g := goal{quantile: m[2], limit: limit, orEqual: m[3] == "<=", text: text}
 	var names []string
 	for i := range report.Metrics {
 		name, isTime := strings.CutSuffix(report.Metrics[i].Key, "_ns")
@@ -55,13 +55,13 @@ func parseGoal(text string) (goal, error) {
 }
 
 // met says whether a run meets the goal, and by which figure. A run in which more
-// than one turn in a hundred failed or went unanswered does not.
+// than one turn in a hundred failed or went unanswered does not. Warm-up is no
+// part of either number.
 func (g goal) met(r *report.Report) (bool, string) {
-	bad, all := int64(0), int64(0)
+	bad, all := failedTurns(r), int64(0)
 	for _, o := range r.Outcomes {
-		all += o.Turns
-		if strings.HasPrefix(o.Outcome, "failed") || o.Outcome == string(report.OutcomeNoReply) {
-			bad += o.Turns
+		if o.Outcome != string(report.OutcomeWarmup) {
+			all += o.Turns
 		}
 	}
 	if bad*100 > all {
@@ -72,7 +72,7 @@ func (g goal) met(r *report.Report) (bool, string) {
 	if f.Value == nil {
 		return false, "no " + g.quantile + ": " + f.Absent
 	}
-	return *f.Value < int64(g.limit), milliseconds(*f.Value) + " ms"
+	return *f.Value < int64(g.limit) || g.orEqual && *f.Value == int64(g.limit), milliseconds(*f.Value) + " ms"
 }
 
 // capacityCmd is the command capacity with its flags.
@@ -96,8 +96,11 @@ func newCapacityCmd(s streams) *cobra.Command {
 		Long: `Capacity looks, by bisection, for the largest number of calls at the same time
 (load.sessions) at which the target still holds, once for each of several seeds.
 It answers with the median of the seeds (to 2 per cent) and their range, and with
-what is left of it after headroom for peaks. A number counts as too many as well if more than one
-turn in a hundred gets no answer.
+what is left of it when headroom is kept free for peaks. A number counts as too
+many as well if more than one turn in a hundred gets no answer.
+
+All calls begin at once, so the first of each is warm-up. Capacity sets load.* and
+seed itself. Ctrl-C ends the search and prints what has been found.
 
 Only what the calls share can run out: give the scenario a server
 (--set 'llm.server={gpu: h100-sxm}').`,
@@ -118,7 +121,7 @@ Only what the calls share can run out: give the scenario a server
 	f.StringArrayVar(&c.try, "try", nil, "a `KEY=VALUE` whose gain is looked for as well; may be given several times")
 	f.IntVar(&c.most, "max", 1024, "look no further than this many calls")
 	f.IntVar(&c.seeds, "seeds", 5, "how many seeds")
-	f.IntVar(&c.headroom, "headroom", 30, "per cent that are kept free for peaks")
+	f.IntVar(&c.headroom, "headroom", 30, "per cent of the calls that are kept free for peaks")
 	f.BoolVar(&c.json, "json", false, "print JSON")
 	return cmd
 }
@@ -126,14 +129,36 @@ Only what the calls share can run out: give the scenario a server
 // A capacity is what was found for one choice of settings.
 type capacity struct {
 	Settings []string `json:"settings,omitempty"`
-	Calls    int      `json:"calls"`         // median over the seeds
-	Low      int      `json:"low"`           // the least of them
-	High     int      `json:"high"`          // the most
-	Planned  int      `json:"with_headroom"` // of Calls
-	AtMost   bool     `json:"limit_reached"` // the search ended at --max: it may be more
-	Stage    string   `json:"largest_part"`  // of the silence, one call above capacity
-	Figure   string   `json:"figure_above"`  // what the target's figure is there
-	perSeed  []int
+	Seeds    int      `json:"seeds"`                  // that were searched with
+	Calls    int      `json:"calls"`                  // median over the seeds
+	Low      int      `json:"low"`                    // the least of them
+	High     int      `json:"high"`                   // the most
+	Planned  int      `json:"with_headroom"`          // of Calls
+	AtMost   bool     `json:"limit_reached"`          // Calls is --max: it may be more
+	Stage    string   `json:"largest_part,omitempty"` // of the silence, with the least number that was too many; only if the target is about ttfs
+	Figure   string   `json:"figure_above"`           // the target's figure there
+}
+
+// A searched is what one search has found: how many calls keep to the target, and
+// the report of the least number that does not; nil if all did.
+type searched struct {
+	calls int
+	above *report.Report
+}
+
+// choices returns the settings to search with: as it is, and each of --try.
+func (c *capacityCmd) choices() ([][]string, error) {
+	all := [][]string{nil}
+	for _, t := range c.try {
+		all = append(all, []string{t})
+	}
+	for _, set := range slices.Concat(c.set, c.try) {
+		key, _, _ := strings.Cut(set, "=")
+		if key == "seed" || key == "load" || strings.HasPrefix(key, "load.") {
+			return nil, usagef("%s: capacity sets load.* and seed itself; --max and --seeds bound the search", set)
+		}
+	}
+	return all, nil
 }
 
 func (c *capacityCmd) run(ctx context.Context) error {
@@ -148,48 +173,138 @@ func (c *capacityCmd) run(ctx context.Context) error {
 		return usagef("--max takes 1 to 100000, not %d", c.most)
 	case c.seeds < 1 || c.seeds > 100:
 		return usagef("--seeds takes 1 to 100, not %d", c.seeds)
-	case c.headroom < 0 || c.headroom > 1000:
-		return usagef("--headroom takes 0 to 1000 per cent, not %d", c.headroom)
+	case c.headroom < 0 || c.headroom > 99:
+		return usagef("--headroom takes 0 to 99 per cent, not %d", c.headroom)
 	}
-	choices := [][]string{nil}
-	for _, t := range c.try {
-		choices = append(choices, []string{t})
-	}
-	found := make([]capacity, len(choices))
-	for i := range found {
-		found[i] = capacity{Settings: choices[i], perSeed: make([]int, c.seeds)}
-	}
-	var mu sync.Mutex
-	progress := newCounter(c.streams, len(choices)*c.seeds, "searches")
-	err = each(ctx, len(choices)*c.seeds, runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
-		at, seed := i/c.seeds, i%c.seeds
-		n, above, err := c.search(ctx, g, choices[at], seed+1)
-		if err != nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		found[at].perSeed[seed] = n
-		if above == nil {
-			found[at].AtMost = true
-		} else if seed == 0 {
-			found[at].Stage = largestPart(above, g.quantile != "p50")
-			_, found[at].Figure = g.met(above)
-		}
-		progress.one()
-		return nil
-	})
-	progress.done()
+	choices, err := c.choices()
 	if err != nil {
 		return err
 	}
-	for i := range found {
-		found[i].sum(c.headroom)
+	perCall := make([]int, len(choices))
+	for i, settings := range choices { // before hours are spent on the others
+		p, err := checkSettings(ctx, c.file, c.settings(settings, 1, 1, 1))
+		if err != nil {
+			return err
+		}
+		perCall[i] = p.PerCall
 	}
+	all := make([]*searched, len(choices)*c.seeds)
+	progress := newCounter(c.streams, len(all), "searches")
+	err = each(ctx, len(all), runtime.GOMAXPROCS(0), func(ctx context.Context, i int) error {
+		at, seed := i/c.seeds, i%c.seeds+1
+		found, err := c.search(ctx, g, func(calls int) []string { return c.settings(choices[at], calls, perCall[at], seed) })
+		all[i] = found
+		if err == nil {
+			progress.one()
+		}
+		return err
+	})
+	progress.done()
+	return c.answer(g, choices, all, err)
+}
+
+// answer writes what was found, c.seeds searches for each of choices, of which
+// those are nil that err kept from ending.
+func (c *capacityCmd) answer(g goal, choices [][]string, all []*searched, err error) error {
+	var found []capacity
+	for i, settings := range choices {
+		done := slices.DeleteFunc(slices.Clone(all[i*c.seeds:(i+1)*c.seeds]), func(s *searched) bool { return s == nil })
+		if len(done) > 0 {
+			found = append(found, c.sum(g, settings, done))
+		}
+	}
+	if len(found) == 0 {
+		return err
+	}
+	if writeErr := c.write(g, found); writeErr != nil {
+		return writeErr
+	}
+	if err != nil {
+		missing := 0
+		for _, s := range all {
+			if s == nil {
+				missing++
+			}
+		}
+		return fmt.Errorf("%d of %d searches are missing: %w", missing, len(all), err)
+	}
+	return nil
+}
+
+// sum makes one answer of what was found with several seeds.
+func (c *capacityCmd) sum(g goal, settings []string, done []*searched) capacity {
+	var calls []int
+	for _, s := range done {
+		calls = append(calls, s.calls)
+	}
+	slices.Sort(calls)
+	f := capacity{Settings: settings, Seeds: len(calls), Low: calls[0], High: calls[len(calls)-1], Calls: calls[(len(calls)-1)/2]}
+	f.Planned = f.Calls * (100 - c.headroom) / 100
+	f.AtMost = f.Calls == c.most
+	if above := done[0].above; above != nil {
+		_, f.Figure = g.met(above)
+		if g.metric == report.MetricTTFS { // the stages divide the silence, and no other metric
+			f.Stage = largestPart(above, g.quantile != "p50")
+		}
+	}
+	return f
+}
+
+// settings returns those of a run with so many calls at the same time. All calls
+// begin at once, so the first one of each is warm-up; then comes one more of each,
+// and enough turns for the quantile to stand on.
+func (c *capacityCmd) settings(choice []string, calls, perCall, seed int) []string {
+	turns := perCall * calls
+	return slices.Concat(c.set, choice, []string{"load.arrival=closed", "load.rate=0", "load.trace=", "load.duration=0s",
+		fmt.Sprintf("load.sessions=%d", calls), fmt.Sprintf("load.turns=%d", max(2000, turns)), fmt.Sprintf("load.warmup=%d", turns), fmt.Sprintf("seed=%d", seed)})
+}
+
+// search returns the largest number of calls that meets the goal, to 2 per cent.
+func (c *capacityCmd) search(ctx context.Context, g goal, settings func(calls int) []string) (*searched, error) {
+	found := &searched{}
+	holds := func(n int) (bool, error) {
+		r, err := simulate(ctx, c.file, settings(n))
+		if err != nil {
+			return false, err
+		}
+		ok, _ := g.met(r)
+		if ok {
+			found.calls = n
+		} else {
+			found.above = r
+		}
+		return ok, nil
+	}
+	high := 1 // does not hold, in the end
+	for {
+		ok, err := holds(high)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		if high == c.most {
+			return found, nil
+		}
+		high = min(2*high, c.most)
+	}
+	for high-found.calls > max(1, found.calls/50) {
+		mid := (found.calls + high) / 2
+		ok, err := holds(mid)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			high = mid
+		}
+	}
+	return found, nil
+}
+
+func (c *capacityCmd) write(g goal, found []capacity) error {
 	if c.json {
-		e := json.NewEncoder(c.out)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
+		return writeIndented(c.out, struct {
 			Format   string     `json:"format"`
 			Target   string     `json:"target"`
 			Headroom int        `json:"headroom_percent"`
@@ -197,91 +312,69 @@ func (c *capacityCmd) run(ctx context.Context) error {
 			Found    []capacity `json:"found"`
 		}{"firstsound.capacity/1", g.text, c.headroom, c.seeds, found})
 	}
-	c.print(g, found)
-	return nil
+	var b strings.Builder
+	c.print(&b, g, found)
+	_, err := io.WriteString(c.out, b.String())
+	return err
 }
 
-func (f *capacity) sum(headroom int) {
-	s := slices.Sorted(slices.Values(f.perSeed))
-	f.Low, f.High, f.Calls = s[0], s[len(s)-1], s[(len(s)-1)/2]
-	f.Planned = int(math.Floor(float64(f.Calls) / (1 + float64(headroom)/100)))
-}
-
-// search returns the largest number of calls that meets the goal, to 2 per cent,
-// and the report of one that does not; nil if even the most does.
-func (c *capacityCmd) search(ctx context.Context, g goal, settings []string, seed int) (int, *report.Report, error) {
-	var above *report.Report
-	holds := func(n int) (bool, error) {
-		// Everybody's first call is warm-up, since all of them begin at once; then
-		// one more call each, and enough turns for the quantile to stand on.
-		turns := max(2000, 4*n)
-		all := slices.Concat(c.set, settings, []string{"load.arrival=closed", "load.rate=0",
-			"load.sessions=" + strconv.Itoa(n), "load.turns=" + strconv.Itoa(turns), "load.warmup=" + strconv.Itoa(4*n), "seed=" + strconv.Itoa(seed)})
-		r, err := simulate(ctx, c.file, all)
-		if err != nil {
-			return false, err
-		}
-		ok, _ := g.met(r)
-		if !ok {
-			above = r
-		}
-		return ok, nil
+// print writes the answers for people. Not every choice has to be there; the first
+// is the scenario as it is, since its searches were begun first.
+func (c *capacityCmd) print(w io.Writer, g goal, found []capacity) {
+	seeds := fmt.Sprintf("median of %d seeds, and their range", c.seeds)
+	if c.seeds == 1 {
+		seeds = "with one seed"
 	}
-	low, high := 0, 1 // low holds, high does not
-	for {
-		ok, err := holds(high)
-		if err != nil {
-			return 0, nil, err
-		}
-		if !ok {
-			break
-		}
-		if low = high; high == c.most {
-			return high, nil, nil
-		}
-		high = min(2*high, c.most)
-	}
-	for high-low > max(1, low/50) { // to 2 per cent
-		mid := (low + high) / 2
-		ok, err := holds(mid)
-		if err != nil {
-			return 0, nil, err
-		}
-		if ok {
-			low = mid
-		} else {
-			high = mid
-		}
-	}
-	return low, above, nil
-}
-
-func (c *capacityCmd) print(g goal, found []capacity) {
-	fmt.Fprintf(c.out, "calls at the same time that keep to %s: median of %d seeds, and their range\n\n", g.text, c.seeds)
-	base := found[0].Calls
+	fmt.Fprintf(w, "calls at the same time that keep to %s: %s\n\n", g.text, seeds)
+	base := found[0]
 	for _, f := range found {
 		name := strings.Join(f.Settings, " ")
 		if name == "" {
 			name = "as it is"
 		}
-		fmt.Fprintf(c.out, "  %-40s %6d   %d … %d   plan for %d (%d %% headroom)", name, f.Calls, f.Low, f.High, f.Planned, c.headroom)
-		if f.Settings != nil {
-			fmt.Fprintf(c.out, "   %+d", f.Calls-base)
+		high := strconv.Itoa(f.High)
+		if f.High == c.most {
+			high += " or more"
 		}
-		fmt.Fprintln(c.out)
+		fmt.Fprintf(w, "  %-40s %6d   %d … %s   plan for %d (%d %% headroom)", name, f.Calls, f.Low, high, f.Planned, c.headroom)
+		if f.Seeds < c.seeds {
+			fmt.Fprintf(w, "   of %d seeds only", f.Seeds)
+		}
+		if f.Settings != nil && base.Settings == nil && !base.AtMost {
+			fmt.Fprintf(w, "   %+d%s", f.Calls-base.Calls, orMore(f))
+		}
+		fmt.Fprintln(w)
+		figure := f.Figure
+		if f.Stage != "" {
+			figure += ", most of it in " + f.Stage
+		}
 		switch {
 		case f.AtMost:
-			fmt.Fprintf(c.out, "  %-40s even %d calls keep to it: --max for more. Do the calls share anything that can run out, such as llm.server?\n", "", f.Calls)
+			fmt.Fprintf(w, "  %-40s even %d calls keep to it: --max for more. Do the calls share anything that can run out, such as llm.server?\n", "", f.Calls)
+		case f.Calls == 0 && f.Figure != "":
+			fmt.Fprintf(w, "  %-40s not even one call keeps to it: %s\n", "", figure)
 		case f.Figure != "":
-			fmt.Fprintf(c.out, "  %-40s above that: %s, most of it in %s\n", "", f.Figure, f.Stage)
+			fmt.Fprintf(w, "  %-40s above that: %s\n", "", figure)
 		}
 	}
-	if len(found) > 1 {
-		best := slices.MaxFunc(found[1:], func(a, b capacity) int { return a.Calls - b.Calls })
-		if best.Calls > base {
-			fmt.Fprintf(c.out, "\n%s buys most: %d calls more.\n", strings.Join(best.Settings, " "), best.Calls-base)
-		} else {
-			fmt.Fprintf(c.out, "\nNone of these buys anything.\n")
-		}
+	if len(found) == 1 || base.Settings != nil {
+		return
 	}
+	best := slices.MaxFunc(found[1:], func(a, b capacity) int { return a.Calls - b.Calls })
+	switch {
+	case base.AtMost:
+		fmt.Fprintf(w, "\nThe scenario as it is reaches --max already: what these buy is not known.\n")
+	case best.Calls > base.Calls:
+		fmt.Fprintf(w, "\n%s buys most: %d calls%s.\n", strings.Join(best.Settings, " "), best.Calls-base.Calls, cmp.Or(orMore(best), " more"))
+	default:
+		fmt.Fprintf(w, "\nNone of these buys anything.\n")
+	}
+}
+
+// orMore is what follows a gain that --max has cut off.
+func orMore(f capacity) string {
+	if f.AtMost {
+		return " or more"
+	}
+	return ""
 }

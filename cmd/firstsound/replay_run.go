@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -159,4 +161,12 @@ func attrInt(e *trace.Event, key string) int64 {
 		}
 	}
 	return 0
+}
+
+// runPath says which file of a run a mistake is in.
+func runPath(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return filepath.Join(path, report.EventsFile)
+	}
+	return path
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"path/filepath"
 	"strings"
@@ -256,6 +257,74 @@ func TestReplayServers(t *testing.T) {
 		"shape: {blocks: 8.7, head: 0.525, tied: false, layers: 40, heads: 32, kv_heads: 8, head_dim: 128, hidden: 4096}}")
 	if own.Server.GPU != "own card" || own.Server.Model != "own model" || own.Server.API != 8e6 {
 		t.Errorf("%+v", own.Server)
+	}
+}
+
+// Quantiles that the values cannot bear are left out, and it is said.
+func TestReplayFewValues(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "few.jsonl")
+	line := func(i int) string {
+		return fmt.Sprintf(`{"input_toks":100,"output_toks":10,"queued_ts":%d,"first_token_ts":%d.02,"last_token_ts":%d.2}`+"\n", i, i, i)
+	}
+	for n, want := range map[int]string{1: "mean", 2: "mean p50", 9: "mean p50", 10: "mean p50 p90", 20: "mean p50 p90 p95", 99: "mean p50 p90 p95", 100: "mean p50 p90 p95 p99"} {
+		text, bare := "", ""
+		for i := range n {
+			text += line(i)
+			bare += strings.Replace(line(i), "token_ts", "unknown", 2)
+		}
+		for _, trace := range []string{text, bare} {
+			put(t, name, trace)
+			for _, m := range replay(t, name).Metrics {
+				var got []string
+				for _, f := range m.Figures {
+					got = append(got, f.Figure)
+				}
+				if strings.Join(got, " ") != want || len(got)+len(m.Absent) != 5 {
+					t.Errorf("%d values: %s has %v, without %v; want %s", n, m.Name, got, m.Absent, want)
+				}
+			}
+		}
+	}
+	put(t, name, line(1)+line(2))
+	if text := must(t, "replay", name); !strings.Contains(text, "\nTTFT of 2 values has no p90, p95, p99\n") || strings.Contains(text, "TTFT p90") {
+		t.Error(text)
+	}
+}
+
+// Odd lines of a trace: a byte order mark, a torn end, times that do not fit.
+func TestReplayOddTraces(t *testing.T) {
+	const line = `{"input_toks":5,"output_toks":5,"queued_ts":1}` + "\n"
+	name := filepath.Join(t.TempDir(), "odd")
+	for _, text := range []string{"\ufeff" + line + line + line[:20], "\ufeff" + strings.Replace(azure, ",0\n", ",", 1)} {
+		put(t, name, text)
+		r := replay(t, name)
+		if r.Trace.Requests != strings.Count(text, "\n")-strings.Count(text, "TIME") || len(r.Trace.LeftOut) != 1 || r.Trace.LeftOut[0] != (leftOut{1, "the last line breaks off"}) {
+			t.Errorf("%+v", r.Trace)
+		}
+	}
+	for text, want := range map[string]string{
+		line + strings.Replace(line, ":1}", ":9.9e9}", 1):                              "odd:2: queued_ts is 9.9e+09, more than three years from the first one, 1",
+		"\n" + strings.Replace(line, "{", `{"x":"`+strings.Repeat("x", 1<<17)+`",`, 1): "odd:2: the line is longer than 65536 bytes, too long to tell what it is; --format says it",
+	} {
+		put(t, name, text)
+		if _, errs, code := try("replay", name); code != exitFailed || !strings.Contains(errs, want) {
+			t.Errorf("exit code %d, %s, want %s", code, errs, want)
+		}
+	}
+	if r := replay(t, name, "--format", "vllm"); r.Trace.Requests != 1 {
+		t.Errorf("%+v", r.Trace)
+	}
+}
+
+// A neighbour's preemptions are not those of the trace's requests, and replicas
+// are busy together.
+func TestReplaySaysWhose(t *testing.T) {
+	args := append(on4090[:len(on4090):len(on4090)], "--limit", "40", "--server", "{replicas: 2, neighbour: {workload: azure-conv}}")
+	text := must(t, append([]string{"replay"}, args...)...)
+	for _, want := range []string{", a neighbour like azure-conv\n", "the neighbour's with them", "all replicas together"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
 	}
 }
 

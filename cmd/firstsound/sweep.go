@@ -2,22 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/csv"
-	"encoding/json"
 	"fmt"
-	"io"
-	"math"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
 
 	"firstsound/clocks"
-	"firstsound/clocks/quantile"
 	"firstsound/clocks/trace"
+	"firstsound/pipeline/load"
 	"firstsound/pipeline/report"
 	"firstsound/pipeline/scenario"
 )
@@ -66,6 +61,7 @@ func parseVary(text string) (vary, error) {
 type cell struct {
 	Values  []string       `json:"values"` // of the varied keys, in their order
 	Command string         `json:"command"`
+	Note    string         `json:"note,omitempty"` // what is wrong with its load
 	Report  *report.Report `json:"report"`
 }
 
@@ -86,6 +82,36 @@ func grid(varies []vary) [][]string {
 
 // maxCells bounds a grid: more is a mistake on the command line.
 const maxCells = 10_000
+
+// checkSettings loads a scenario, makes all of its parts, without running it, and returns
+// its load: what is wrong with the settings of one of many runs is said before the
+// first begins.
+func checkSettings(ctx context.Context, file string, settings []string) (load.Plan, error) {
+	s, err := scenario.LoadFile(file, settings...)
+	if err != nil {
+		return load.Plan{}, usageError{err}
+	}
+	if s.Clock != scenario.Virtual {
+		return load.Plan{}, usagef("many runs at once need the virtual clock, and the scenario has clock: %s", s.Clock)
+	}
+	a, _, err := assemble(ctx, s, clocks.NewVirtual())
+	if err != nil {
+		return load.Plan{}, usageError{err}
+	}
+	for _, end := range slices.Backward(a.ends) {
+		end()
+	}
+	return a.plan, nil
+}
+
+// short says that a load has fewer calls than are to go on at the same time.
+func short(p load.Plan) string {
+	if p.Arrival != load.Closed || p.Slots() == p.Sessions {
+		return ""
+	}
+	n := p.PerCall * p.Sessions
+	return fmt.Sprintf("only %d calls went on at the same time, since there are no more turns; for all of them, --set load.turns=%d --set load.warmup=%d", p.Slots(), n, n)
+}
 
 // simulate runs a scenario on a virtual clock of its own and returns its report.
 func simulate(ctx context.Context, file string, settings []string) (*report.Report, error) {
@@ -126,9 +152,9 @@ func simulateScenario(ctx context.Context, s *scenario.Scenario, file string, se
 	return rec.close(report.StateComplete, "", end, nil)
 }
 
-// each calls f for 0 … n−1 on all processors and returns the first error, of the
-// lowest number. An error, or the end of ctx, keeps what has not begun from
-// beginning.
+// each calls f for 0 … n−1, so many at the same time. An error, or the end of ctx,
+// keeps what has not begun from beginning and ends what has. Each returns that
+// error: of several the one of the lowest number, and none that comes of the end.
 func each(ctx context.Context, n, jobs int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -138,8 +164,9 @@ func each(ctx context.Context, n, jobs int, f func(ctx context.Context, i int) e
 	for range min(jobs, n) {
 		wg.Go(func() {
 			for i := range next {
-				if errs[i] = f(ctx, i); errs[i] != nil {
-					cancel(errs[i])
+				if err := f(ctx, i); err != nil && ctx.Err() == nil {
+					errs[i] = err
+					cancel(err)
 				}
 			}
 		})
@@ -182,9 +209,11 @@ gives, on all processors, each on a virtual clock of its own. All runs draw from
 the same seed, so what differs between two cells is the setting and not luck.
 
 Calls wait for each other only where they share something: give the scenario a
-server (llm.server) before you vary the number of sessions.`,
+server (llm.server) before you vary the number of sessions, and enough turns
+(load.turns, load.warmup) for all of them: the first call of each is warm-up,
+since all begin at once.`,
 		Example: `  firstsound sweep --vary vad.stop=200ms,500ms,800ms
-  firstsound sweep --set 'llm.server={gpu: l4}' --vary sessions=1,10,50,100
+  firstsound sweep --set 'llm.server={gpu: l4}' --set load.turns=2000 --set load.warmup=400 --vary sessions=1,10,50,100
   firstsound sweep --set line.playout.mode=fixed --vary line.playout.prebuffer=20ms,60ms,200ms --format csv`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -234,6 +263,15 @@ func (c *sweepCmd) run(ctx context.Context) error {
 		return usagef("these values make %d runs; at most %d are taken", len(settings), maxCells)
 	}
 	cells := make([]cell, len(settings))
+	for i, values := range settings { // before hours are spent on the others
+		p, err := checkSettings(ctx, c.file, append(slices.Clone(c.set), values...))
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(varies, func(v vary) bool { return v.key == "load.sessions" }) {
+			cells[i].Note = short(p)
+		}
+	}
 	progress := newCounter(c.streams, len(cells), "runs")
 	err := each(ctx, len(cells), c.jobs, func(ctx context.Context, i int) error {
 		all := append(slices.Clone(c.set), settings[i]...)
@@ -241,7 +279,7 @@ func (c *sweepCmd) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(settings[i], " "), err)
 		}
-		cells[i] = cell{Command: r.Run.Command, Report: r}
+		cells[i].Command, cells[i].Report = r.Run.Command, r
 		for _, s := range settings[i] {
 			_, value, _ := strings.Cut(s, "=")
 			cells[i].Values = append(cells[i].Values, value)
@@ -266,237 +304,21 @@ func (c *sweepCmd) run(ctx context.Context) error {
 func (c *sweepCmd) write(varies []vary, cells []cell) error {
 	switch c.format {
 	case "json":
-		e := json.NewEncoder(c.out)
-		e.SetIndent("", "  ")
 		var keys []string
 		for _, v := range varies {
 			keys = append(keys, v.key)
 		}
-		return e.Encode(struct {
+		return writeIndented(c.out, struct {
 			Format string   `json:"format"`
 			Keys   []string `json:"keys"`
 			Knees  []knee   `json:"knees,omitempty"`
 			Cells  []cell   `json:"cells"`
 		}{"firstsound.sweep/1", keys, knees(varies, cells), cells})
 	case "csv":
+		for _, note := range notes(varies, cells) {
+			fmt.Fprintln(c.err, note)
+		}
 		return writeCSV(c.out, varies, cells)
 	}
 	return writeGrid(c.out, varies, cells)
-}
-
-// A column is something that is shown of a cell beside its values. One that has
-// bounds is followed by their 95 % interval.
-type column struct {
-	title  string
-	get    func(r *report.Report) string
-	bounds func(r *report.Report) quantile.Figure
-}
-
-var columns = []column{
-	{title: "ok", get: func(r *report.Report) string { return strconv.FormatInt(r.Headline.OK, 10) }},
-	bounded("TTFS P50", func(r *report.Report) quantile.Figure { return r.Headline.TTFS.P50 }),
-	bounded("P95", func(r *report.Report) quantile.Figure { return r.Headline.TTFS.P95 }),
-	{title: "P99", get: func(r *report.Report) string { return figure(r.Headline.TTFS.P99) }},
-	{title: "TTFT P50", get: metricColumn(report.MetricTTFT)},
-	{title: "TPOT P50", get: metricColumn(report.MetricTPOT)},
-	{title: "TTFA P50", get: metricColumn(report.MetricTTFA)},
-	{title: "stalled", get: func(r *report.Report) string {
-		return optional(r.Metrics[report.MetricUnderrunTime].Values.Mean, milliseconds)
-	}},
-	{title: "largest part", get: func(r *report.Report) string { return largestPart(r, false) }},
-	{title: "of the slowest 5 %", get: func(r *report.Report) string { return largestPart(r, true) }},
-}
-
-func bounded(title string, get func(r *report.Report) quantile.Figure) column {
-	return column{title, func(r *report.Report) string { return figure(get(r)) }, get}
-}
-
-// interval returns the bounds of a figure as a text for people.
-func interval(f quantile.Figure) string {
-	if f.Value == nil {
-		return ""
-	}
-	return "[" + optional(f.Low, milliseconds) + ", " + optional(f.High, milliseconds) + "]"
-}
-
-func metricColumn(m report.Metric) func(r *report.Report) string {
-	return func(r *report.Report) string { return figure(r.Metrics[m].Values.P50) }
-}
-
-// figure returns a quantile in milliseconds, or – if the sample cannot bear it.
-func figure(f quantile.Figure) string {
-	return optional(f.Value, milliseconds)
-}
-
-func milliseconds(ns int64) string { return strconv.FormatFloat(float64(ns)/1e6, 'f', 1, 64) }
-
-func optional(v *int64, format func(int64) string) string {
-	if v == nil {
-		return "–"
-	}
-	return format(*v)
-}
-
-// largestPart returns the stage with the largest part of the silence.
-func largestPart(r *report.Report, tail bool) string {
-	sums := map[string]int64{}
-	best := "–"
-	for _, row := range r.Silence.Rows {
-		if tail {
-			sums[row.Stage] += row.Tail
-		} else {
-			sums[row.Stage] += row.Median
-		}
-		if sums[row.Stage] > sums[best] {
-			best = row.Stage
-		}
-	}
-	return best
-}
-
-// cellRows returns the table of cells, its head first. For machines each bound is
-// a column of its own.
-func cellRows(varies []vary, cells []cell, machine bool) [][]string {
-	var rows [][]string
-	var head []string
-	for _, v := range varies {
-		head = append(head, v.key)
-	}
-	for _, col := range columns {
-		head = append(head, col.title)
-		switch {
-		case col.bounds != nil && machine:
-			head = append(head, col.title+" low", col.title+" high")
-		case col.bounds != nil:
-			head = append(head, "95 %")
-		}
-	}
-	rows = append(rows, head)
-	for _, c := range cells {
-		row := slices.Clone(c.Values)
-		for _, col := range columns {
-			row = append(row, col.get(c.Report))
-			switch {
-			case col.bounds != nil && machine:
-				f := col.bounds(c.Report)
-				row = append(row, optional(f.Low, milliseconds), optional(f.High, milliseconds))
-			case col.bounds != nil:
-				row = append(row, interval(col.bounds(c.Report)))
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func writeCSV(w io.Writer, varies []vary, cells []cell) error {
-	out := csv.NewWriter(w)
-	rows := cellRows(varies, cells, true)
-	for i, row := range rows {
-		for k, field := range row {
-			if i > 0 && field == "–" {
-				row[k] = ""
-			}
-		}
-	}
-	return out.WriteAll(rows)
-}
-
-func writeGrid(w io.Writer, varies []vary, cells []cell) error {
-	rows := cellRows(varies, cells, false)
-	widths := make([]int, len(rows[0]))
-	for _, row := range rows {
-		for k, field := range row {
-			widths[k] = max(widths[k], len([]rune(field)))
-		}
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "times in ms, of ok turns; stalled is the mean per turn; – is not supported by their number\n\n")
-	for _, row := range rows {
-		var line strings.Builder
-		for k, field := range row {
-			pad := strings.Repeat(" ", widths[k]-len([]rune(field)))
-			if k < len(varies) || k >= len(row)-2 { // texts to the left, numbers to the right
-				line.WriteString(field + pad + "  ")
-			} else {
-				line.WriteString(pad + field + "  ")
-			}
-		}
-		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-	for _, k := range knees(varies, cells) {
-		fmt.Fprintf(&b, "\nknee at %s=%s%s: the P95 is %.1f ms there and %.1f ms at %s", k.Key, k.At, k.where(), float64(k.P95)/1e6, float64(k.LastP95)/1e6, k.Last)
-	}
-	if len(cells) > 0 {
-		fmt.Fprintf(&b, "\nagain, one cell: %s\n", cells[0].Command)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// A knee is where a curve of P95 over a growing number bends upwards most.
-type knee struct {
-	Key     string   `json:"key"`
-	At      string   `json:"at"`
-	P95     int64    `json:"p95_ns"`
-	Last    string   `json:"last"`
-	LastP95 int64    `json:"last_p95_ns"`
-	Others  []string `json:"others,omitempty"` // the settings of the other keys
-}
-
-func (k knee) where() string {
-	if len(k.Others) == 0 {
-		return ""
-	}
-	return " with " + strings.Join(k.Others, " ")
-}
-
-// knees returns the knees along the last key, if its values are growing numbers,
-// for each combination of the others: the point farthest below the line from the
-// first to the last (Kneedle: Satopää and others, 2011), where the last P95 is at
-// least half as much again as the first. It takes four points.
-func knees(varies []vary, cells []cell) []knee {
-	last := varies[len(varies)-1]
-	n := len(last.values)
-	if len(cells) != len(grid(varies)) {
-		return nil // some are missing
-	}
-	x := make([]float64, n)
-	for i, v := range last.values {
-		var err error
-		if x[i], err = strconv.ParseFloat(v, 64); err != nil || i > 0 && x[i] <= x[i-1] {
-			return nil
-		}
-	}
-	var found []knee
-	for from := 0; n >= 4 && from+n <= len(cells); from += n {
-		row := cells[from : from+n]
-		y := make([]float64, n)
-		for i, c := range row {
-			if c.Report.Headline.TTFS.P95.Value == nil {
-				y = nil
-				break
-			}
-			y[i] = float64(*c.Report.Headline.TTFS.P95.Value)
-		}
-		if y == nil || y[n-1] < 1.5*y[0] {
-			continue
-		}
-		at, deepest := 0, 0.0
-		for i := range x {
-			below := (x[i]-x[0])/(x[n-1]-x[0]) - (y[i]-y[0])/(y[n-1]-y[0])
-			if below > deepest+1e-12 {
-				at, deepest = i, below
-			}
-		}
-		if deepest == 0 || math.IsNaN(deepest) {
-			continue
-		}
-		k := knee{Key: last.key, At: last.values[at], P95: int64(y[at]), Last: last.values[n-1], LastP95: int64(y[n-1])}
-		for i, v := range varies[:len(varies)-1] {
-			k.Others = append(k.Others, v.key+"="+row[0].Values[i])
-		}
-		found = append(found, k)
-	}
-	return found
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -137,6 +138,75 @@ func TestKnee(t *testing.T) {
 		if got != test.want {
 			t.Errorf("P95 %v: knee at %q, want %q", test.p95, got, test.want)
 		}
+	}
+}
+
+// A sweep over more calls than there are turns for says so, in every format.
+func TestSweepSaysThatCallsAreMissing(t *testing.T) {
+	args := []string{"sweep", "--set", "load.turns=40", "--set", "load.warmup=0", "--vary", "sessions=10,11,30", "--format"}
+	const want = "load.sessions=%s: only 10 calls went on at the same time, since there are no more turns; for all of them, --set load.turns=%d --set load.warmup=%[2]d\n"
+	for _, format := range []string{"text", "csv", "json"} {
+		out, errs, code := try(append(args, format)...)
+		if code != exitOK {
+			t.Fatal(errs)
+		}
+		if format == "json" {
+			if n := strings.Count(out, `"note": "only 10 calls`); n != 2 {
+				t.Errorf("%d notes", n)
+			}
+			continue
+		}
+		if all := out + errs; !strings.Contains(all, fmt.Sprintf(want, "11", 44)+fmt.Sprintf(want, "30", 120)) || strings.Contains(all, "=10: only") {
+			t.Errorf("%s:\n%s%s", format, out, errs)
+		}
+	}
+}
+
+// Turns that failed are in the table: without them an overload looks like a
+// steady TTFT.
+func TestSweepShowsFailures(t *testing.T) {
+	out := must(t, "sweep", "--set", "load.turns=60", "--set", "conversation.barge_in=0", "--vary", "llm.attempts=1", "--format", "csv",
+		"--set", "llm.server={failures: [{replica: 0, at: 0s}]}")
+	rows := strings.Split(out, "\n")
+	if want := "llm.attempts,ok_turns,failed_turns,ttfs_p50_ms,ttfs_p50_ms_low,ttfs_p50_ms_high,"; !strings.HasPrefix(rows[0], want) || !strings.HasPrefix(rows[1], "1,0,60,,,,") {
+		t.Errorf("want %s\n%s", want, out)
+	}
+	if text := must(t, "sweep", "--set", "load.turns=5", "--vary", "seed=1"); strings.Contains(text, "[–, –]") || !strings.Contains(text, " failed ") {
+		t.Error(text)
+	}
+}
+
+// A mistake in the last value is said before anything has run, and is not laid to
+// another one.
+func TestSweepChecksFirst(t *testing.T) {
+	out, errs, code := try("sweep", "--set", "load.turns=20", "--vary", "llm.server.gpu=l4,h100-sxm,xx")
+	if code != exitUsage || out != "" || !strings.HasPrefix(errs, `firstsound: --set llm.server.gpu=xx: no gpu is called "xx"`) {
+		t.Errorf("exit code %d, %s%s", code, out, errs)
+	}
+}
+
+// Of several errors the one that was not caused by another's end is told.
+func TestEachTellsTheCause(t *testing.T) {
+	real := errors.New("broken")
+	begun := make(chan bool)
+	err := each(t.Context(), 5, 2, func(ctx context.Context, i int) error {
+		if i == 0 {
+			close(begun)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		<-begun
+		return real
+	})
+	if err != real {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	if err := each(ctx, 5, 2, func(ctx context.Context, i int) error { cancel(real); return ctx.Err() }); err != real {
+		t.Error(err)
+	}
+	if err := each(t.Context(), 5, 2, func(context.Context, int) error { return nil }); err != nil {
+		t.Error(err)
 	}
 }
 

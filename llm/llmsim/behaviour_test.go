@@ -16,6 +16,7 @@ import (
 	"firstsound/clocks/trace"
 	"firstsound/llm"
 	"firstsound/llm/llmsim"
+	"firstsound/llm/serving"
 )
 
 const ms = time.Millisecond
@@ -327,4 +328,28 @@ func TestMemory(t *testing.T) {
 			t.Errorf("the model remembers %d sessions", n)
 		}
 	})
+}
+
+// What a server is made of is said once, and its share of the card's memory is the
+// engine's.
+func TestServersProfiles(t *testing.T) {
+	own, shape := serving.GPU{}, serving.Model{}
+	for _, test := range []struct {
+		o    llmsim.Server
+		want string
+	}{
+		{llmsim.Server{GPU: "l4", Card: &own}, `server: gpu and card are both given, "l4" and one of your own`},
+		{llmsim.Server{Model: "qwen3-8b", Shape: &shape}, `server: model and shape are both given`},
+		{llmsim.Server{GPU: "xx"}, "server: gpu: "},
+	} {
+		if _, err := test.o.Fleet(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: %v", test.o, err)
+		}
+	}
+	for _, o := range []llmsim.Server{{}, {GPU: "l4", Shape: &shape}, {Card: &own}} {
+		o.MemoryShare = 0.5
+		if fo, err := o.Fleet(); err != nil || fo.Server.MemoryShare != 0.5 {
+			t.Errorf("%+v: %v, %v", o, fo.Server.MemoryShare, err)
+		}
+	}
 }

@@ -26,6 +26,7 @@ type Server struct {
 	BatchedTokens  int            `yaml:"max_num_batched_tokens"` // token budget of a step; 0: vLLM's default for the card
 	MaxSeqs        int            `yaml:"max_num_seqs"`           // requests that run at once; 0: vLLM's default for the card
 	KVBlocks       int            `yaml:"kv_blocks"`              // of 16 tokens; 0: from the card's memory
+	MemoryShare    float64        `yaml:"gpu_memory_utilization"` // of the card's memory that the engine takes; 0: 0.9
 	NoPrefixCache  bool           `yaml:"no_prefix_cache"`        // compute every prompt anew
 	BatchWindow    time.Duration  `yaml:"batch_window"`           // a gateway that collects requests for so long
 	API            *time.Duration `yaml:"api"`                    // calibration: of a request before it queues; null: the card's
@@ -42,10 +43,19 @@ type Server struct {
 func (o *Server) Fleet() (serving.FleetOptions, error) {
 	fo := serving.FleetOptions{
 		Server: serving.Options{
-			TensorParallel: o.TensorParallel, BatchedTokens: o.BatchedTokens, MaxSeqs: o.MaxSeqs, KVBlocks: o.KVBlocks,
+			TensorParallel: o.TensorParallel, BatchedTokens: o.BatchedTokens, MaxSeqs: o.MaxSeqs, KVBlocks: o.KVBlocks, MemoryShare: o.MemoryShare,
 			NoPrefixCache: o.NoPrefixCache, BatchWindow: o.BatchWindow, API: o.API, Step: o.C0,
 		},
 		Replicas: o.Replicas, Routing: o.Routing, Autoscale: o.Autoscale, Failures: o.Failures,
+	}
+	for _, both := range []struct {
+		own         bool
+		name        string
+		key, ownKey string
+	}{{o.Card != nil, o.GPU, "gpu", "card"}, {o.Shape != nil, o.Model, "model", "shape"}} {
+		if both.own && both.name != "" {
+			return fo, fmt.Errorf("server: %s and %s are both given, %q and one of your own: take one away, as with --set llm.server.%s=null", both.key, both.ownKey, both.name, both.ownKey)
+		}
 	}
 	var err error
 	if o.Card != nil {

@@ -31,15 +31,6 @@ func (g *GPU) Like(name string) error {
 	return err
 }
 
-// MarshalYAML writes what UnmarshalYAML reads.
-func (g GPU) MarshalYAML() (any, error) {
-	type plain GPU
-	if known, err := FindGPU(g.Name); err == nil && known == g {
-		return g.Name, nil
-	}
-	return plain(g), nil
-}
-
 // UnmarshalYAML reads a shape: the name of a built-in one, or a mapping of
 // Model's fields, where `like: llama-3.1-8b` says what the fields left out are.
 func (m *Model) UnmarshalYAML(n *yaml.Node) error {
@@ -62,15 +53,6 @@ func (m *Model) Like(name string) error {
 		m.Name = "own"
 	}
 	return err
-}
-
-// MarshalYAML writes what UnmarshalYAML reads.
-func (m Model) MarshalYAML() (any, error) {
-	type plain Model
-	if known, err := FindModel(m.Name); err == nil && known == m {
-		return m.Name, nil
-	}
-	return plain(m), nil
 }
 
 func unmarshalProfile[T interface{ Check() error }](n *yaml.Node, find func(string) (T, error), decode func(*yaml.Decoder, T) error, to *T) error {

@@ -29,7 +29,7 @@ func vllmTrace(t testing.TB, name string) []Arrival {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	trace, err := ReadVLLM(f)
+	trace, _, err := ReadVLLM(f)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -371,12 +371,13 @@ func (s *Server) preempt(j *Job) {
 	s.tell(j, Preempted, s.at, j.generated)
 }
 
-// longestLeap keeps the sums of a leap far from the end of an int64.
+// longestLeap is how many steps a leap goes over at most; of very long steps it is
+// fewer, see StepTime.leap.
 const longestLeap = 4096
 
 // leap returns after how many steps there is something to tell or to decide.
 func (s *Server) leap() int64 {
-	k := min(s.due[0].due-s.step, longestLeap)
+	k := min(s.due[0].due-s.step, s.longest)
 	// Blocks: the first step has its own; 16 steps take one for each sequence.
 	b, free := int64(s.decoding), int64(s.kv.free)
 	if k/BlockTokens*b+b <= free { // far from it

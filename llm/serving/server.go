@@ -40,6 +40,8 @@ type Server struct {
 	opts  Options
 	cost  StepTime
 
+	longest int64 // steps in a leap
+
 	mu      sync.Mutex
 	jobs    uint64 // that came
 	front   jobList
@@ -84,6 +86,10 @@ func New(c Clock, o Options) (*Server, error) {
 		return nil, fmt.Errorf("serving: %w", err)
 	}
 	s := &Server{clock: c, opts: o, cost: newStepTime(o), kv: newKVCache(o.KVBlocks, !o.NoPrefixCache)}
+	if err := s.cost.check(); err != nil {
+		return nil, fmt.Errorf("serving: gpu %q, model %q: %w", o.GPU.Name, o.Model.Name, err)
+	}
+	s.longest = s.cost.leap()
 	s.onWake = s.wake
 	return s, nil
 }

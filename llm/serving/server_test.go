@@ -318,3 +318,48 @@ func TestPrefixOfTheLastOne(t *testing.T) {
 	}
 	audit(t, p.s)
 }
+
+// A very slow card is a slow card: leaps over steps of a minute are as right as
+// steps, and what would leave the engine's numbers is refused.
+func TestSlowCards(t *testing.T) {
+	trace := []Arrival{{Prompt: 100, Output: 100}, {Prompt: 100, Output: 5000}}
+	slow := func(gbps float64) Options {
+		o := profile(t, "h100-sxm", "llama-3.1-70b")
+		o.GPU.GBps, o.GPU.MemoryGB = gbps, 1000
+		return o
+	}
+	var first time.Duration
+	for _, gbps := range []float64{1000, 100, 10, 3, 1} {
+		o := slow(gbps)
+		leaps, err := Replay(trace, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Stepping = true
+		steps, err := Replay(trace, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range steps {
+			if leaps[i] != steps[i] {
+				t.Errorf("%g GB/s: %+v by leaps, %+v by steps", gbps, leaps[i], steps[i])
+			}
+		}
+		if first == 0 {
+			first = steps[1].E2E()
+		}
+		// All but c0 and cs of the step is reading.
+		if ratio := float64(leaps[1].E2E()) / float64(first) * gbps / 1000; ratio < .97 || ratio > 1.001 {
+			t.Errorf("%g GB/s: the answer takes %v, %.3f of what the bandwidth says", gbps, leaps[1].E2E(), ratio)
+		}
+	}
+	o := slow(1)
+	o.GPU.Weights, o.Model.Blocks, o.GPU.MemoryGB = .01, 20000, 90000
+	if _, err := New(&Loop{}, o); err == nil || !strings.Contains(err.Error(), "a step could take 1.13e+03 hours, of them 1.11e+03 to read the weights") {
+		t.Error(err)
+	}
+	o.GPU.KVBytes, o.Model.Layers, o.Model.Heads, o.Model.KVHeads, o.Model.HeadDim, o.GPU.KV, o.KVBlocks = 8, 1e4, 1e4, 1e4, 1e5, .01, 1<<26
+	if _, err := New(&Loop{}, o); err == nil || !strings.Contains(err.Error(), "a step could take") {
+		t.Error(err)
+	}
+}

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"fmt"
 	"math"
 	"time"
 )
@@ -47,6 +48,7 @@ type StepTime struct {
 	kv, kvMixed       int64   // decode attention for a token of context, ticks
 	attention         float64 // prefill attention for a token on a token, ticks
 	fixed, seq, perTo float64 // ticks
+	worst, shared     float64 // the longest step, ticks; and if all sequences share one prefix
 
 	decode []int64 // of pure decode steps by batch size, without attention; 0 not known yet
 }
@@ -74,7 +76,30 @@ func newStepTime(o Options) StepTime {
 			s.perTo = float64(2*m.Layers*m.Hidden*2) / (g.LinkGBps * 1e9) * ticksPerSecond
 		}
 	}
+	// All of the budget in one chunk behind a longest prompt, beside as many decodes
+	// as may run, which read the whole cache.
+	tokens, seqs, cache := float64(o.BatchedTokens+o.MaxSeqs), float64(o.MaxSeqs+1), float64(o.KVBlocks)*BlockTokens
+	s.worst = math.Cbrt(s.weights) + s.token*tokens + s.head*seqs + s.fixed + s.seq*seqs + s.perTo*tokens +
+		kv*g.Mix*cache + s.attention*tokens*(min(cache, 2*maxTokens)+tokens)
+	s.shared = s.worst + kv*g.Mix*seqs*cache
 	return s
+}
+
+// longestStep is beyond any server, and a quarter of what an int64 has room for.
+const longestStep = 10 * time.Hour
+
+// check says whether steps could take longer than longestStep.
+func (s *StepTime) check() error {
+	if limit := float64(longestStep) * (1 << tickBits); !(s.worst <= limit) {
+		return fmt.Errorf("a step could take %.3g hours, of them %.3g to read the weights; at most 10 are taken: look at the card's tflops and gbps and the model's shape",
+			s.worst/limit*10, math.Cbrt(s.weights)/limit*10)
+	}
+	return nil
+}
+
+// leap returns for how many steps at most a sum of ticks stays in an int64.
+func (s *StepTime) leap() int64 {
+	return max(1, min(longestLeap, int64((1<<62)/max(1, s.shared))))
 }
 
 // base returns what does not depend on context. The conversions keep a compiler

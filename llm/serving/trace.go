@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -29,16 +30,23 @@ type Arrival struct {
 const (
 	maxTraceLine = 1 << 20
 	maxArrivals  = 20_000_000
+	maxSpan      = 1e8 // seconds before or after the first line, so that all times fit into a Duration
 )
+
+// Passed tells which lines of a trace were passed over.
+type Passed struct {
+	Empty int  // requests of 0 tokens out
+	Torn  bool // the last line, which breaks off: the trace was copied while it was written
+}
 
 // ReadVLLM reads a trace as LLMServingSim's benchmark of vLLM writes it: JSON
 // lines with input_toks, output_toks, queued_ts, first_token_ts and
 // last_token_ts (seconds); further fields are passed over. The lines may be in
 // any order; the arrivals are in that of queued_ts.
-func ReadVLLM(r io.Reader) ([]Arrival, error) {
+func ReadVLLM(r io.Reader) ([]Arrival, Passed, error) {
 	var all []Arrival
 	began := make([]float64, 0, 1024)
-	err := eachLine(r, func(line []byte) error {
+	torn, err := eachLine(r, json.Valid, func(line []byte) error {
 		var in struct {
 			Prompt *int     `json:"input_toks"`
 			Output *int     `json:"output_toks"`
@@ -62,6 +70,9 @@ func ReadVLLM(r io.Reader) ([]Arrival, error) {
 		if !(*in.Queued >= 0 && *in.Queued < 1e10) {
 			return fmt.Errorf("queued_ts is %g; seconds from 0 to 1e10 are expected", *in.Queued)
 		}
+		if len(began) > 0 && math.Abs(*in.Queued-began[0]) > maxSpan {
+			return fmt.Errorf("queued_ts is %g, more than three years from the first one, %g; seconds are expected", *in.Queued, began[0])
+		}
 		if in.First != nil {
 			first, last := *in.First-*in.Queued, *in.Last-*in.Queued
 			if !(first >= 0 && last >= first && last < 1e7) {
@@ -74,25 +85,25 @@ func ReadVLLM(r io.Reader) ([]Arrival, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("serving: vLLM trace: %w", err)
+		return nil, Passed{}, fmt.Errorf("serving: vLLM trace: %w", err)
 	}
-	return inOrder(all, began), nil
+	return inOrder(all, began), Passed{Torn: torn}, nil
 }
 
 // ReadAzure reads a trace of Azure's LLM inference dataset: CSV with the header
 // TIMESTAMP,ContextTokens,GeneratedTokens and times like
-// "2023-11-16 18:17:03.9799600". A request of 0 tokens out is passed over; the
-// second result says how many were.
-func ReadAzure(r io.Reader) ([]Arrival, int, error) {
+// "2023-11-16 18:17:03.9799600". A request of 0 tokens out is passed over.
+func ReadAzure(r io.Reader) ([]Arrival, Passed, error) {
 	var all []Arrival
 	var began []float64
 	header, empty := false, 0
 	var origin time.Time
-	err := eachLine(r, func(line []byte) error {
+	never := func([]byte) bool { return false } // nobody can see from a line whether it is whole
+	torn, err := eachLine(r, never, func(line []byte) error {
 		fields := strings.Split(strings.TrimSuffix(string(line), "\r"), ",")
 		if !header {
 			header = true
-			if len(fields) != 3 || strings.TrimPrefix(fields[0], "\ufeff") != "TIMESTAMP" || fields[1] != "ContextTokens" || fields[2] != "GeneratedTokens" {
+			if len(fields) != 3 || fields[0] != "TIMESTAMP" || fields[1] != "ContextTokens" || fields[2] != "GeneratedTokens" {
 				return fmt.Errorf("the header is %.60q; TIMESTAMP,ContextTokens,GeneratedTokens is expected", line)
 			}
 			return nil
@@ -122,7 +133,7 @@ func ReadAzure(r io.Reader) ([]Arrival, int, error) {
 			origin = at
 		}
 		since := at.Sub(origin).Seconds()
-		if math.Abs(since) > 1e8 {
+		if math.Abs(since) > maxSpan {
 			return fmt.Errorf("TIMESTAMP %q is more than three years from the first one", fields[0])
 		}
 		began = append(began, since)
@@ -133,9 +144,9 @@ func ReadAzure(r io.Reader) ([]Arrival, int, error) {
 		err = fmt.Errorf("the file is empty; a header TIMESTAMP,ContextTokens,GeneratedTokens is expected")
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("serving: Azure trace: %w", err)
+		return nil, Passed{}, fmt.Errorf("serving: Azure trace: %w", err)
 	}
-	return inOrder(all, began), empty, nil
+	return inOrder(all, began), Passed{empty, torn}, nil
 }
 
 // azureTime reads the times of both years' files: the later ones have a zone.
@@ -155,26 +166,45 @@ func (a Arrival) check() error {
 	return nil
 }
 
-func eachLine(r io.Reader, f func(line []byte) error) error {
+// eachLine calls f with the lines that have something in them, without a byte
+// order mark. If the last of several has no end, is not whole and f finds it
+// wrong, it is torn: that is no error.
+func eachLine(r io.Reader, whole func(line []byte) bool, f func(line []byte) error) (torn bool, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 1<<16), maxTraceLine)
+	ended := true
+	lines.Split(func(data []byte, atEOF bool) (int, []byte, error) {
+		n, line, err := bufio.ScanLines(data, atEOF)
+		ended = n == 0 || data[n-1] == '\n'
+		return n, line, err
+	})
 	n, some := 0, 0
 	for lines.Scan() {
 		n++
-		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+		line := lines.Bytes()
+		if n == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
 		if some++; some > maxArrivals {
-			return &LineError{n, fmt.Errorf("more than %d requests; cut the trace", maxArrivals)}
+			return false, &LineError{n, fmt.Errorf("more than %d requests; cut the trace", maxArrivals)}
 		}
-		if err := f(lines.Bytes()); err != nil {
-			return &LineError{n, err}
+		if err := f(line); err != nil {
+			if !ended && some > 1 && !whole(line) {
+				return true, nil
+			}
+			return false, &LineError{n, err}
 		}
 	}
-	if err := lines.Err(); err != nil {
-		return &LineError{n + 1, err}
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return false, &LineError{n + 1, fmt.Errorf("it is longer than %d bytes", maxTraceLine)}
+	case err != nil:
+		return false, &LineError{n + 1, err}
 	}
-	return nil
+	return false, nil
 }
 
 // A LineError says which line of a trace is wrong.

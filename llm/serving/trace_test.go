@@ -37,16 +37,20 @@ func TestReadVLLM(t *testing.T) {
 	}
 	const good = `{"input_toks": 1, "output_toks": 2, "queued_ts": 5.5}` + "\n"
 	for text, want := range map[string]string{
-		good + "{": "line 2: not a JSON object",
+		good + "{\n":        "line 2: not a JSON object",
+		"{":                 "line 1: not a JSON object",
+		good + "[1]":        "line 2: not a JSON object",
+		good + "{\n" + good: "line 2: not a JSON object",
+		good + `{"input_toks": 1, "output_toks": 2, "queued_ts": 9.9e9}`:                                               "line 2: queued_ts is 9.9e+09, more than three years from the first one, 5.5",
 		good + `{"input_toks": 1, "output_toks": 2}`:                                                                   "line 2: input_toks, output_toks and queued_ts have to be there",
 		`{"input_toks": 0, "output_toks": 2, "queued_ts": 5}`:                                                          "line 1: 0 tokens in and 2 out",
 		`{"input_toks": 1, "output_toks": 2, "queued_ts": -5}`:                                                         "line 1: queued_ts is -5",
 		`{"input_toks": 1, "output_toks": 2, "queued_ts": 5, "first_token_ts": 6}`:                                     "go together",
 		good + "\n" + `{"input_toks": 1, "output_toks": 2, "queued_ts": 5, "first_token_ts": 6, "last_token_ts": 5.5}`: "line 3: queued, first and last token come at 5, 6 and 5.5 s",
 		`{"input_toks": 1.5, "output_toks": 2, "queued_ts": 5}`:                                                        "line 1: not a JSON object",
-		strings.Repeat("x", maxTraceLine+1):                                                                            "line 1: ",
+		strings.Repeat("x", maxTraceLine+1):                                                                            "line 1: it is longer than 1048576 bytes",
 	} {
-		if _, err := ReadVLLM(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := ReadVLLM(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -54,9 +58,9 @@ func TestReadVLLM(t *testing.T) {
 
 func TestReadAzure(t *testing.T) {
 	const head = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
-	got, empty, err := ReadAzure(strings.NewReader(head + "2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,0\n2023-11-16 18:17:03.0000000,110,27\n2024-05-10 00:00:00.009930+00:00,5,6\n"))
-	if err != nil || empty != 1 {
-		t.Fatal(err, empty)
+	got, passed, err := ReadAzure(strings.NewReader(head + "2023-11-16 18:17:03.9799600,4808,10\r\n2023-11-16 18:17:04.0319600,3180,0\n2023-11-16 18:17:03.0000000,110,27\n2024-05-10 00:00:00.009930+00:00,5,6\n"))
+	if err != nil || passed != (Passed{Empty: 1}) {
+		t.Fatal(err, passed)
 	}
 	later := time.Date(2024, 5, 10, 0, 0, 0, 9930000, time.UTC).Sub(time.Date(2023, 11, 16, 18, 17, 3, 0, time.UTC))
 	if len(got) != 3 || got[0] != (Arrival{Prompt: 110, Output: 27}) || got[1].At != 979_960*time.Microsecond || (got[2].At-later).Abs() > time.Microsecond {
@@ -78,6 +82,38 @@ func TestReadAzure(t *testing.T) {
 	}
 }
 
+// A trace is read whoever wrote it: with a byte order mark, with either end of
+// line, and up to where it breaks off.
+func TestOddLines(t *testing.T) {
+	const line, head, row = `{"input_toks": 1, "output_toks": 2, "queued_ts": 5}`, "TIMESTAMP,ContextTokens,GeneratedTokens", "2023-11-16 18:17:03.9799600,4808,10"
+	vllm := func(text string) (int, Passed, error) {
+		all, passed, err := ReadVLLM(strings.NewReader(text))
+		return len(all), passed, err
+	}
+	azure := func(text string) (int, Passed, error) {
+		all, passed, err := ReadAzure(strings.NewReader(text))
+		return len(all), passed, err
+	}
+	for _, c := range []struct {
+		read func(string) (int, Passed, error)
+		text string
+		n    int
+		torn bool
+	}{
+		{vllm, "\ufeff" + line + "\r\n\r\n" + line, 2, false},
+		{vllm, "\ufeff\n" + line, 1, false},
+		{vllm, line + "\n" + line[:30], 1, true},
+		{vllm, line + "\n" + line[:1], 1, true},
+		{azure, "\ufeff" + head + "\r\n" + row + "\r\n" + row, 2, false},
+		{azure, head + "\n" + row + "\n" + row[:20], 1, true},
+		{azure, head + "\n" + row[:31], 0, true},
+	} {
+		if n, passed, err := c.read(c.text); err != nil || n != c.n || passed != (Passed{Torn: c.torn}) {
+			t.Errorf("%q: %d requests, %+v, %v", c.text, n, passed, err)
+		}
+	}
+}
+
 func checkTrace(t *testing.T, trace []Arrival) {
 	var last time.Duration
 	for _, a := range trace {
@@ -91,7 +127,7 @@ func checkTrace(t *testing.T, trace []Arrival) {
 func FuzzReadVLLM(f *testing.F) {
 	f.Add([]byte(`{"input_toks": 1, "output_toks": 2, "queued_ts": 5, "first_token_ts": 6, "last_token_ts": 7}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if trace, err := ReadVLLM(bytes.NewReader(text)); err == nil {
+		if trace, _, err := ReadVLLM(bytes.NewReader(text)); err == nil {
 			checkTrace(t, trace)
 		}
 	})

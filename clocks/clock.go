@@ -50,6 +50,7 @@ type Alarm struct {
 	virtual *target
 	seq     uint64 // of virtual, which may have been used again since
 	real    *time.Timer
+	bell    *bell // of real; nil: none
 }
 
 // Stop drops the call if it has not begun. It may be called more than once.
@@ -57,8 +58,8 @@ func (a Alarm) Stop() {
 	if a.virtual != nil && a.virtual.seq == a.seq {
 		a.virtual.seq, a.virtual.f = 0, nil
 	}
-	if a.real != nil {
-		a.real.Stop()
+	if a.real != nil && a.real.Stop() {
+		a.bell.rest()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 // Real is the computer's monotonic clock. It begins when NewReal is called.
 type Real struct {
 	began time.Time
+	bells bells
 
 	mu   sync.Mutex
 	late []time.Duration
@@ -44,6 +45,7 @@ func (r *Real) SleepUntil(ctx context.Context, t time.Duration) error {
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	defer r.bells.ring(d).rest()
 	select {
 	case <-timer.C:
 		r.woke(r.Now() - t)
@@ -55,10 +57,13 @@ func (r *Real) SleepUntil(ctx context.Context, t time.Duration) error {
 
 // At calls f in a goroutine of its own at t.
 func (r *Real) At(t time.Duration, f func()) Alarm {
-	return Alarm{real: time.AfterFunc(t-r.Now(), func() {
+	d := t - r.Now()
+	b := r.bells.ring(d)
+	return Alarm{real: time.AfterFunc(d, func() {
 		r.woke(r.Now() - t)
+		b.rest()
 		f()
-	})}
+	}), bell: b}
 }
 
 // keepLate is how many waits Lateness remembers; with more, the oldest go.

@@ -5,11 +5,9 @@ package asrbench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"iter"
-	"net"
 	"sync"
 	"time"
 
@@ -17,8 +15,8 @@ import (
 	"firstsound/asr/live"
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/quantile"
-	"firstsound/clocks/socket"
 )
 
 // Options are how a recognizer is measured.
@@ -48,14 +46,14 @@ type Outcome string
 // The outcomes.
 const (
 	OK          Outcome = "ok"
-	Empty       Outcome = "empty"       // the final transcript has no word
-	NoFinal     Outcome = "no_final"    // the service ended without one
-	Timeout     Outcome = "timeout"     // it did not come in time
-	Refused     Outcome = "refused"     // the service refused the request
-	Closed      Outcome = "closed"      // it closed the connection
-	Unreachable Outcome = "unreachable" // there is no connection, or no TLS on it
-	Failed      Outcome = "failed"      // it says that it failed
-	Interrupted Outcome = "interrupted" // the run ended first
+	Empty       Outcome = "empty"                      // the final transcript has no word
+	NoFinal     Outcome = "no_final"                   // the service ended without one
+	Timeout             = Outcome(failure.Timeout)     // it did not come in time
+	Refused             = Outcome(failure.Refused)     // the service refused the request
+	Closed              = Outcome(failure.Closed)      // it closed the connection
+	Unreachable         = Outcome(failure.Unreachable) // there is no connection, or no TLS on it
+	Failed              = Outcome(failure.Failed)      // it says that it failed
+	Interrupted Outcome = "interrupted"                // the run ended first
 )
 
 // Outcomes are all of them, in the order in which they are shown.
@@ -308,11 +306,6 @@ func (t *trial) judge(ctx context.Context, err error) {
 
 // OutcomeOf says what kind of failure err is; nil is OK.
 func OutcomeOf(ctx context.Context, err error) Outcome {
-	var refused *socket.RefusedError
-	var closed *socket.CloseError
-	var dead net.Error
-	var clear tls.RecordHeaderError
-	var unknown *tls.CertificateVerificationError
 	switch {
 	case err == nil:
 		return OK
@@ -320,16 +313,8 @@ func OutcomeOf(ctx context.Context, err error) Outcome {
 		return Interrupted
 	case errors.Is(err, live.ErrNoFinal):
 		return NoFinal
-	case errors.Is(err, live.ErrTimeout):
-		return Timeout
-	case errors.As(err, &refused):
-		return Refused
-	case errors.As(err, &closed):
-		return Closed
-	case errors.As(err, &dead), errors.As(err, &clear), errors.As(err, &unknown):
-		return Unreachable
 	}
-	return Failed
+	return Outcome(failure.Of(err))
 }
 
 // frame is the sound in a packet of a call: 20 ms, as everybody sends it.

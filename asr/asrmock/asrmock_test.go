@@ -16,6 +16,7 @@ import (
 	"firstsound/audio"
 	"firstsound/audio/corpus"
 	"firstsound/clocks"
+	"firstsound/clocks/mockserver"
 	"firstsound/clocks/random"
 )
 
@@ -41,7 +42,7 @@ func TestWords(t *testing.T) {
 
 func TestFaultsAsWritten(t *testing.T) {
 	got, err := parseFaults([]string{"no_final", "close=4000,p=0.5", "error=a, b"})
-	if err != nil || !reflect.DeepEqual(got, []fault{{"no_final", "", 1}, {"close", "4000", 0.5}, {"error", "a, b", 1}}) {
+	if err != nil || !reflect.DeepEqual(got, []mockserver.Fault{{Name: "no_final", P: 1}, {Name: "close", Value: "4000", P: 0.5}, {Name: "error", Value: "a, b", P: 1}}) {
 		t.Errorf("%v, %v", got, err)
 	}
 	for name := range faultValues {

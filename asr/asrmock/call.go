@@ -10,6 +10,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/mockserver"
 	"firstsound/clocks/random"
 )
 
@@ -39,7 +40,7 @@ type inbound struct {
 type call struct {
 	s        *Server
 	p        protocol
-	faults   faults
+	faults   mockserver.Faults
 	todo     *clocks.Queue[func()]
 	ear      ear
 	truth    Truth
@@ -50,6 +51,7 @@ type call struct {
 	cut      bool // the next message is cut off in its middle
 	struck   []string
 	alarms   []clocks.Alarm
+	plan     []planned // in the order in which they are due
 
 	write func(text bool, data []byte) // if it fails, the call ends
 	close func(code int, reason string)
@@ -80,13 +82,35 @@ func (c *call) run(ctx context.Context) {
 	}
 }
 
-// at has f called at the time t.
+// at has f called at the time t, after all that is to be called before: on a busy
+// machine alarms may come late and in any order.
 func (c *call) at(t time.Duration, f func()) {
+	i := len(c.plan)
+	for i > 0 && c.plan[i-1].due > t {
+		i--
+	}
+	c.plan = slices.Insert(c.plan, i, planned{t, f})
+	later := func() { c.todo.Put(func() { c.callUntil(t) }) }
 	if t <= c.s.clock.Now() {
-		f()
+		later() // what is planned next may be due before
 		return
 	}
-	c.alarms = append(c.alarms, c.s.clock.At(t, func() { c.todo.Put(f) }))
+	c.alarms = append(c.alarms, c.s.clock.At(t, later))
+}
+
+// planned is what is to be called.
+type planned struct {
+	due time.Duration
+	f   func()
+}
+
+// callUntil calls what is due by the time t.
+func (c *call) callUntil(t time.Duration) {
+	for len(c.plan) > 0 && c.plan[0].due <= t && !c.ended {
+		f := c.plan[0].f
+		c.plan = c.plan[1:]
+		f()
+	}
 }
 
 // end ends the call, once.
@@ -129,10 +153,10 @@ func (c *call) middle(u *Heard, spoken time.Duration, known, before bool) bool {
 		return false
 	}
 	switch {
-	case c.faults.has("close"):
+	case c.faults.Has("close"):
 		c.fault("close")
-		c.close(c.faults.number("close"), "closed in the middle of the speech (simulated)")
-	case c.faults.has("drop"):
+		c.close(c.faults.Number("close"), "closed in the middle of the speech (simulated)")
+	case c.faults.Has("drop"):
 		c.fault("drop")
 		c.drop(nil)
 	default:

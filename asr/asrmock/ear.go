@@ -114,7 +114,7 @@ func (e *ear) begin(text string, start, at time.Duration) {
 	e.u = &Heard{Text: text, Start: e.offset(start), StartAt: at, Partials: []time.Duration{}, Finals: []time.Duration{}}
 	c.truth.Utterances = append(c.truth.Utterances, e.u)
 	e.onset, e.ends, e.shown, e.told = start, words(text), 0, 0
-	if c.faults.has("empty_final") {
+	if c.faults.Has("empty_final") {
 		e.ends = nil
 	}
 	e.first, e.interim = c.draw(c.s.o.FirstPartial, "asrmock.first"), c.draw(c.s.o.Interim, "asrmock.interim")
@@ -150,7 +150,7 @@ func (e *ear) partials(heard, at time.Duration) {
 		if e.u != u || n <= e.told || len(u.Finals) > 0 && e.told == len(e.ends) {
 			return
 		}
-		if e.c.faults.has("garbage") && len(u.Partials) == 0 {
+		if e.c.faults.Has("garbage") && len(u.Partials) == 0 {
 			e.c.write(true, []byte("\x7b\"type\": this is no JSON"))
 			e.c.fault("garbage")
 			u.Partials = append(u.Partials, e.c.s.clock.Now())
@@ -159,7 +159,7 @@ func (e *ear) partials(heard, at time.Duration) {
 		u.Partials = append(u.Partials, e.c.note(u, due))
 		e.c.p.partial(e.c, between(u.Text, e.ends, e.told, n))
 	})
-	if e.known && e.c.faults.has("early_final") && e.u.End-e.offset(heard) <= e.c.faults.duration("early_final") {
+	if e.known && e.c.faults.Has("early_final") && e.u.End-e.offset(heard) <= e.c.faults.Duration("early_final") {
 		e.finalAt(at+e.interim, n, false, nil)
 	}
 }
@@ -205,8 +205,8 @@ func (e *ear) finalAt(due time.Duration, n int, asked bool, then func()) {
 	e.due++
 	mine := e.due
 	e.asked = asked
-	if e.c.faults.has("late_final") {
-		due += e.c.faults.duration("late_final")
+	if e.c.faults.Has("late_final") {
+		due += e.c.faults.Duration("late_final")
 	}
 	e.c.at(due, func() {
 		if e.due != mine {
@@ -224,10 +224,10 @@ func (e *ear) finalAt(due time.Duration, n int, asked bool, then func()) {
 func (e *ear) final(due time.Duration, n int, asked bool) bool {
 	c, u := e.c, e.u
 	switch {
-	case c.faults.has("no_final"):
+	case c.faults.Has("no_final"):
 		c.fault("no_final")
 		return false
-	case c.faults.has("error"):
+	case c.faults.Has("error"):
 		c.fault("error")
 		c.p.fail(c, c.faults["error"])
 		return false
@@ -240,7 +240,7 @@ func (e *ear) final(due time.Duration, n int, asked bool) bool {
 	u.Finals = append(u.Finals, c.note(u, due))
 	text := between(u.Text, e.ends, e.told, max(n, e.told))
 	e.told = max(n, e.told)
-	c.cut = c.faults.has("truncated")
+	c.cut = c.faults.Has("truncated")
 	c.p.final(c, final{text: text, asked: asked, ended: u.EndAt != nil, start: u.Start, end: e.offset(audio.Span(len(e.pcm), e.rate))})
 	if c.cut {
 		c.fault("truncated")

@@ -1,13 +1,6 @@
 package asrmock
 
-import (
-	"fmt"
-	"strconv"
-	"strings"
-	"time"
-
-	"firstsound/clocks/random"
-)
+import "firstsound/clocks/mockserver"
 
 // FaultHelp lists the faults, one a line.
 const FaultHelp = `no_final            the final transcript never comes
@@ -29,71 +22,16 @@ var faultValues = map[string]string{
 	"close": "1011", "drop": "", "truncated": "", "garbage": "", "refuse": "401", "slow": "30s",
 }
 
-// A fault is one that was asked for.
-type fault struct {
-	name, value string
-	p           float64
-}
-
-func parseFaults(texts []string) ([]fault, error) {
-	var all []fault
-	for _, text := range texts {
-		f := fault{p: 1}
-		rest := text
-		if i := strings.LastIndex(text, ",p="); i >= 0 {
-			p, err := strconv.ParseFloat(text[i+len(",p="):], 64)
-			if err != nil || !(p >= 0 && p <= 1) {
-				return nil, fmt.Errorf("faults: %q: p lies between 0 and 1", text)
-			}
-			f.p, rest = p, text[:i]
-		}
-		var given bool
-		f.name, f.value, given = strings.Cut(rest, "=")
-		value, ok := faultValues[f.name]
-		switch {
-		case !ok:
-			return nil, fmt.Errorf("faults: %q is none of\n%s", text, FaultHelp)
-		case !given:
-			f.value = value
-		case value == "":
-			return nil, fmt.Errorf("faults: %q: %s takes no value", text, f.name)
-		}
-		var err error
-		switch f.name {
+func parseFaults(texts []string) ([]mockserver.Fault, error) {
+	return mockserver.ParseFaults(texts, faultValues, FaultHelp, func(f mockserver.Fault) error {
+		switch f.Name {
 		case "early_final", "late_final", "slow":
-			_, err = time.ParseDuration(f.value)
-		case "close", "refuse":
-			_, err = strconv.Atoi(f.value)
+			return f.CheckDuration()
+		case "close":
+			return f.CheckCode(1000, 4999)
+		case "refuse":
+			return f.CheckCode(400, 599)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("faults: %q: %w", text, err)
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
-// faults are those of one connection: values by name.
-type faults map[string]string
-
-func drawFaults(all []fault, src random.Source) faults {
-	drawn := faults{}
-	for _, f := range all {
-		if src.Chance(f.p) {
-			drawn[f.name] = f.value
-		}
-	}
-	return drawn
-}
-
-func (f faults) has(name string) bool { _, ok := f[name]; return ok }
-
-func (f faults) duration(name string) time.Duration {
-	d, _ := time.ParseDuration(f[name]) // checked by parseFaults
-	return d
-}
-
-func (f faults) number(name string) int {
-	n, _ := strconv.Atoi(f[name]) // checked by parseFaults
-	return n
+		return nil
+	})
 }

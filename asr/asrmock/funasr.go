@@ -79,7 +79,7 @@ func (p *funasr) offline() string {
 
 func (p *funasr) partial(c *call, text string) {
 	more, ok := strings.CutPrefix(text, p.said)
-	if !ok || more == "" {
+	if !ok || more == "" || p.quirk == "py-old" && !p.speaking { // its client would take it for the last answer
 		return
 	}
 	v := object{"mode": p.online(), "text": more, "wav_name": p.file, "is_final": p.quirk == "py-old" && p.speaking}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firstsound/audio/wavfile"
+	"firstsound/clocks/mockserver"
 )
 
 const (
@@ -37,8 +38,8 @@ func (s *Server) serveHTTP(ctx context.Context, w http.ResponseWriter, r *http.R
 	p := &whole{w: w, fields: map[string]string{}, whisper: whisper}
 	c := s.newCall(p, requestID(r))
 	c.truth.Arrived, c.truth.Kernel, c.truth.Status = arrived, kernel, http.StatusOK
-	if c.faults.has("slow") {
-		s.clock.Sleep(ctx, c.faults.duration("slow"))
+	if c.faults.Has("slow") {
+		s.clock.Sleep(ctx, c.faults.Duration("slow"))
 	}
 	if status := s.refusal(r, c.faults); status != 0 {
 		c.refuse(w, r, status)
@@ -66,7 +67,7 @@ func (s *Server) serveHTTP(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	aborted := false
 	c.drop = func([]byte) { aborted = true }
-	at, _ := s.arrived(r) // the last of the body
+	at, _ := mockserver.Arrived(s.clock, r) // the last of the body
 	if c.listenAt(file.Sound.Rate) {
 		var pcm []byte
 		for _, x := range file.Sound.PCM {
@@ -151,7 +152,7 @@ func (p *whole) stream(c *call, at time.Duration) {
 	for i := range ends {
 		due := at + takes*time.Duration(i+1)/time.Duration(len(ends)+1)
 		c.at(due, func() {
-			if c.faults.has("garbage") {
+			if c.faults.Has("garbage") {
 				c.fault("garbage")
 				c.write(true, []byte("data: this is no JSON\n\n"))
 				return
@@ -192,7 +193,7 @@ func (p *whole) final(c *call, f final) {
 			v["words"] = wordList(f.text, f.start, f.end)
 		}
 		text, _ := json.Marshal(v)
-		if c.faults.has("garbage") {
+		if c.faults.Has("garbage") {
 			c.fault("garbage")
 			text = []byte("this is no JSON")
 		}

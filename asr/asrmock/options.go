@@ -3,7 +3,7 @@
 // known times. What really happened it tells for each request (Truth).
 //
 // WebSockets and HTTP by their paths: /v1/listen and /v2/listen are Deepgram's,
-// /v1/realtime and /v1/audio/transcriptions OpenAI's, /inference whisper.cpp's,
+// /v3/ws is AssemblyAI's, /v1/realtime and /v1/audio/transcriptions OpenAI's, /inference whisper.cpp's,
 // /api-ws/v1/inference DashScope's; any other path is FunASR's if the client
 // asks for the subprotocol "binary", and Vosk's if not. Wyoming is a server of
 // its own.

@@ -64,17 +64,24 @@ func listenOn(t *testing.T, clock clocks.Clock, o asrmock.Options, config *tls.C
 }
 
 // client runs a script of testdata/sdk and returns what it printed.
-func client(t *testing.T, script, npm string, env []string, args ...string) map[string]any {
+func client(t *testing.T, script, npm string, env []string, args ...string) (got map[string]any) {
 	t.Helper()
-	node, err := exec.LookPath("node")
+	node(t, filepath.Join("testdata", "sdk"), script, npm, env, &got, args...)
+	return got
+}
+
+// node runs a script of a folder, which needs an npm package there, and reads what
+// it printed into got.
+func node(t *testing.T, dir, script, npm string, env []string, got any, args ...string) {
+	t.Helper()
+	program, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is missing (Debian package nodejs)")
 	}
-	dir := filepath.Join("testdata", "sdk")
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", npm)); err != nil {
-		t.Skipf("the npm package %s is missing: npm ci --prefix asr/asrmock/testdata/sdk", npm)
+		t.Skipf("the npm package %s is missing: npm ci --prefix asr/asrmock/%s", npm, filepath.ToSlash(dir))
 	}
-	c := exec.CommandContext(t.Context(), node, append([]string{filepath.Join(dir, script)}, args...)...)
+	c := exec.CommandContext(t.Context(), program, append([]string{filepath.Join(dir, script)}, args...)...)
 	c.Env = append(os.Environ(), env...)
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
@@ -82,11 +89,9 @@ func client(t *testing.T, script, npm string, env []string, args ...string) map[
 	if err != nil {
 		t.Fatalf("%v\n%s", err, stderr.String())
 	}
-	var got map[string]any
-	if err := json.Unmarshal(out, &got); err != nil {
+	if err := json.Unmarshal(out, got); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	return got
 }
 
 func compare(t *testing.T, got, want map[string]any) {

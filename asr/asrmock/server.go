@@ -1,21 +1,17 @@
 package asrmock
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"firstsound/clocks"
-	"firstsound/clocks/arrival"
+	"firstsound/clocks/mockserver"
 	"firstsound/clocks/random"
 	"firstsound/clocks/socket"
 )
@@ -24,7 +20,7 @@ import (
 type Server struct {
 	clock  clocks.Clock
 	o      Options
-	faults []fault
+	faults []mockserver.Fault
 	calls  atomic.Int64
 	texts  atomic.Int64
 }
@@ -46,76 +42,15 @@ func (s *Server) nextText() string {
 	return s.o.Texts[n%int64(len(s.o.Texts))]
 }
 
-const (
-	headerTimeout = 10 * time.Second
-	maxMessage    = 4 << 20
-)
+const maxMessage = 4 << 20
 
 // Serve answers what comes over the connections that l accepts until ctx ends,
 // over TLS if config is not nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
-	inner, cancel := clocks.WithCancel(ctx, s.clock)
-	defer cancel(nil)
-	var handlers sync.WaitGroup // and connections: nothing is left when Serve returns
-	h := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			handlers.Add(1)
-			defer handlers.Done()
-			s.serve(inner, w, r)
-		}),
-		ConnContext: withConn, ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0),
-		ConnState: func(_ net.Conn, state http.ConnState) {
-			switch state {
-			case http.StateNew:
-				handlers.Add(1)
-			case http.StateClosed, http.StateHijacked:
-				handlers.Done()
-			}
-		},
+	if err := mockserver.Serve(ctx, s.clock, l, config, s.serve); err != nil {
+		return fmt.Errorf("asrmock: %w", err)
 	}
-	stopped := make(chan struct{})
-	ending := clocks.OnEnd(inner, s.clock, func() {
-		defer close(stopped)
-		h.Close()
-	})
-	var err error
-	if own := arrival.Listen(l, s.clock); config != nil {
-		h.TLSConfig = config.Clone()
-		err = h.ServeTLS(own, "", "")
-	} else {
-		err = h.Serve(own)
-	}
-	if errors.Is(err, http.ErrServerClosed) {
-		<-stopped
-		handlers.Wait()
-		return nil
-	}
-	ending.Stop()
-	h.Close()
-	return fmt.Errorf("asrmock: %w", err)
-}
-
-type connKey struct{}
-
-// withConn puts the stamps of c, which may be TLS, into the context.
-func withConn(ctx context.Context, c net.Conn) context.Context {
-	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = t.NetConn()
-	}
-	if stamps, ok := c.(*arrival.Conn); ok {
-		return context.WithValue(ctx, connKey{}, stamps)
-	}
-	return ctx
-}
-
-// arrived returns when the last bytes of a request reached the host.
-func (s *Server) arrived(r *http.Request) (time.Duration, bool) {
-	if c, ok := r.Context().Value(connKey{}).(*arrival.Conn); ok {
-		if last := c.Last(); last.N > 0 {
-			return last.Arrived, last.Kernel
-		}
-	}
-	return s.clock.Now(), false
+	return nil
 }
 
 // protocolOf returns the protocol of a WebSocket.
@@ -125,6 +60,8 @@ func (s *Server) protocolOf(r *http.Request) (p protocol, subprotocols []string)
 		return &deepgramV1{query: r.URL.Query()}, nil
 	case strings.HasSuffix(path, "/v2/listen"):
 		return &flux{query: r.URL.Query()}, nil
+	case strings.HasSuffix(path, "/v3/ws"):
+		return &assemblyai{query: r.URL.Query()}, nil
 	case strings.HasSuffix(path, "/v1/realtime"):
 		return &realtime{finding: true}, nil
 	case strings.HasSuffix(path, "/api-ws/v1/inference"):
@@ -149,7 +86,7 @@ func websocketNames(r *http.Request) (names []string) {
 // newCall returns the call of the next connection.
 func (s *Server) newCall(p protocol, requestID string) *call {
 	n := int(s.calls.Add(1) - 1)
-	c := &call{s: s, p: p, todo: clocks.NewQueue[func()](s.clock, "a call of the mock"), faults: drawFaults(s.faults, random.New(s.o.Seed, "asrmock.faults", n))}
+	c := &call{s: s, p: p, todo: clocks.NewQueue[func()](s.clock, "a call of the mock"), faults: mockserver.Draw(s.faults, random.New(s.o.Seed, "asrmock.faults", n))}
 	c.truth = Truth{Number: n, RequestID: requestID, Protocol: p.name(), Status: http.StatusSwitchingProtocols, Utterances: []*Heard{}}
 	if requestID == "" {
 		c.truth.RequestID = fmt.Sprintf("asrmock-%d", n)
@@ -160,12 +97,7 @@ func (s *Server) newCall(p protocol, requestID string) *call {
 
 // requestID returns the client's name for its request.
 func requestID(r *http.Request) string {
-	for _, name := range []string{"X-Request-Id", "X-Client-Request-Id"} {
-		if id := r.Header.Get(name); id != "" {
-			return id
-		}
-	}
-	return r.URL.Query().Get("tag")
+	return cmp.Or(mockserver.RequestID(r), r.URL.Query().Get("tag"))
 }
 
 // key returns the key that a request has.
@@ -178,9 +110,9 @@ func key(r *http.Request) string {
 }
 
 // refusal returns the status with which the request is refused; 0: it is not.
-func (s *Server) refusal(r *http.Request, f faults) int {
-	if f.has("refuse") {
-		return f.number("refuse")
+func (s *Server) refusal(r *http.Request, f mockserver.Faults) int {
+	if f.Has("refuse") {
+		return f.Number("refuse")
 	}
 	if s.o.Keys == nil {
 		return 0
@@ -195,7 +127,7 @@ func (s *Server) refusal(r *http.Request, f faults) int {
 
 // serve answers one request.
 func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	arrived, kernel := s.arrived(r)
+	arrived, kernel := mockserver.Arrived(s.clock, r)
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		s.serveHTTP(ctx, w, r, arrived, kernel)
 		return
@@ -203,8 +135,8 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	p, subprotocols := s.protocolOf(r)
 	c := s.newCall(p, requestID(r))
 	c.truth.Arrived, c.truth.Kernel = arrived, kernel
-	if c.faults.has("slow") {
-		s.clock.Sleep(ctx, c.faults.duration("slow"))
+	if c.faults.Has("slow") {
+		s.clock.Sleep(ctx, c.faults.Duration("slow"))
 	}
 	if status := s.refusal(r, c.faults); status != 0 {
 		c.refuse(w, r, status)
@@ -226,7 +158,7 @@ func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Reque
 // refuse answers with a status and an error in OpenAI's form, which the other
 // services' clients take as text.
 func (c *call) refuse(w http.ResponseWriter, r *http.Request, status int) {
-	if c.faults.has("refuse") {
+	if c.faults.Has("refuse") {
 		c.struck = append(c.struck, "refuse")
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -12,39 +11,19 @@ import (
 	"firstsound/asr/wyoming"
 	"firstsound/clocks"
 	"firstsound/clocks/arrival"
+	"firstsound/clocks/mockserver"
 )
 
 // ServeWyoming answers what comes over the connections that l accepts, by
 // Wyoming's protocol, until ctx ends. It closes l.
 func (s *Server) ServeWyoming(ctx context.Context, l net.Listener) error {
-	g, inner := clocks.NewGroup(ctx, s.clock)
-	ending := clocks.OnEnd(inner, s.clock, func() { l.Close() })
-	own := arrival.Listen(l, s.clock)
-	var err error
-	for {
-		var conn net.Conn
-		if conn, err = own.Accept(); err != nil {
-			break
-		}
-		g.Go("a Wyoming connection", func() error {
-			s.serveWyoming(inner, conn)
-			return nil
-		})
+	if err := mockserver.ServeConns(ctx, s.clock, l, s.serveWyoming); err != nil {
+		return fmt.Errorf("asrmock: wyoming: %w", err)
 	}
-	ending.Stop()
-	l.Close()
-	ended := ctx.Err() != nil
-	g.Cancel(errServed)
-	g.Wait()
-	if ended {
-		return nil
-	}
-	return fmt.Errorf("asrmock: wyoming: %w", err)
+	return nil
 }
 
-var errServed = errors.New("the server has ended")
-
-func (s *Server) serveWyoming(ctx context.Context, conn net.Conn) {
+func (s *Server) serveWyoming(ctx context.Context, conn *arrival.Conn) {
 	p := &home{chunks: s.o.WyomingChunks}
 	c := s.newCall(p, "")
 	c.truth.Arrived, c.truth.Status = s.clock.Now(), 0
@@ -64,30 +43,25 @@ func (s *Server) serveWyoming(ctx context.Context, conn net.Conn) {
 		}
 		conn.Close()
 	}
-	if c.faults.has("refuse") { // there are no keys: it just closes
+	if c.faults.Has("refuse") { // there are no keys: it just closes
 		conn.Close()
 		c.fault("refuse")
 		c.run(ctx)
 		return
 	}
 	g, inner := clocks.NewGroup(ctx, s.clock)
-	stop := clocks.OnEnd(inner, s.clock, func() { conn.Close() })
 	g.Go("events of a client", func() error {
 		defer c.todo.Close()
-		stamps, _ := conn.(*arrival.Conn)
 		b := bufio.NewReader(conn)
 		for {
 			e, err := wyoming.Read(b)
 			if err != nil {
 				return nil
 			}
-			at := s.clock.Now()
-			if stamps != nil {
-				at = stamps.Last().Arrived
-			}
+			at := conn.Last().Arrived
 			c.todo.Put(func() {
-				if c.faults.has("slow") {
-					s.clock.Sleep(inner, c.faults.duration("slow"))
+				if c.faults.Has("slow") {
+					s.clock.Sleep(inner, c.faults.Duration("slow"))
 				}
 				p.event(c, e, inbound{kind: e.Type, data: e.Payload, at: at})
 			})
@@ -96,7 +70,6 @@ func (s *Server) serveWyoming(ctx context.Context, conn net.Conn) {
 	c.run(ctx)
 	conn.Close()
 	g.Wait()
-	stop.Stop()
 }
 
 // home is a Wyoming server for ASR.

@@ -10,7 +10,7 @@ import (
 
 func setup(o Options) mocktest.Setup {
 	return mocktest.Setup{Partials: true, New: func(c clocks.Clock, m *mocktest.Mock) (asr.Recognizer, error) {
-		o.URL, o.Dial, o.Key = "ws://mock/api-ws/v1/inference", m.Dial, "secret-key"
+		o.URL, o.Dial, o.Key = m.URL("ws", "/api-ws/v1/inference"), m.Dial, "secret-key"
 		return New(c, o)
 	}}
 }

@@ -12,7 +12,7 @@ import (
 
 func setup(o Options) mocktest.Setup {
 	return mocktest.Setup{Partials: true, New: func(c clocks.Clock, m *mocktest.Mock) (asr.Recognizer, error) {
-		o.URL, o.Dial, o.Key = "ws://mock", m.Dial, "secret-key"
+		o.URL, o.Dial, o.Key = m.URL("ws", ""), m.Dial, "secret-key"
 		return New(c, o)
 	}, Change: func(o *asrmock.Options) { o.Keys = []string{"secret-key"} }}
 }

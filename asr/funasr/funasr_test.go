@@ -15,7 +15,7 @@ func setup(quirk, mode string) mocktest.Setup {
 	return mocktest.Setup{
 		Partials: mode != "offline", Finalizes: mode != "2pass",
 		New: func(c clocks.Clock, m *mocktest.Mock) (asr.Recognizer, error) {
-			o.URL, o.Dial, o.Key = "ws://mock", m.Dial, "secret-key"
+			o.URL, o.Dial, o.Key = m.URL("ws", ""), m.Dial, "secret-key"
 			return New(c, o)
 		}, Change: func(o *asrmock.Options) { o.FunASR = quirk },
 	}

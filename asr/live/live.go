@@ -15,6 +15,7 @@ import (
 	"firstsound/asr"
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 )
 
 // A Session is a conversation with a service about a stretch of the speech. One
@@ -96,7 +97,7 @@ const (
 // Ways to fail that a caller may want to count.
 var (
 	ErrNoFinal = errors.New("the service ended without a final transcript")
-	ErrTimeout = errors.New("no final transcript came") // in time
+	ErrTimeout = failure.Errorf(failure.Timeout, "no final transcript came") // in time
 )
 
 var (
@@ -128,7 +129,7 @@ func Recognize(ctx context.Context, c clocks.Clock, req asr.Request, speech audi
 		case ctx.Err() != nil:
 			yield(asr.Result{}, fmt.Errorf("asr: %s: %w", s.Name, context.Cause(ctx)))
 		default:
-			yield(asr.Result{}, fmt.Errorf("asr: %s: %w", s.Name, hide(err, s.Key)))
+			yield(asr.Result{}, fmt.Errorf("asr: %s: %w", s.Name, failure.Hide(err, s.Key)))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -59,7 +60,7 @@ func (o Options) CheckURL(schemes ...string) error {
 func (o Options) Connect(ctx context.Context, c clocks.Clock, address string, header http.Header, subprotocols ...string) (*socket.Conn, error) {
 	conn, err := socket.Dial(ctx, c, address, socket.Options{Header: header, Subprotocols: subprotocols, TLS: o.TLS, Dial: o.Dial, Limit: maxMessage})
 	if refused := new(socket.RefusedError); errors.As(err, &refused) {
-		refused.Body = without(refused.Body, o.Key)
+		refused.Body = failure.Without(refused.Body, o.Key)
 	}
 	return conn, err
 }
@@ -92,34 +93,8 @@ func Quoted(data []byte) string {
 	return fmt.Sprintf("%q", data)
 }
 
-func without(text, secret string) string {
-	if secret == "" {
-		return text
-	}
-	return strings.ReplaceAll(text, secret, "(key)")
-}
-
-// hide takes secret out of the text of err.
-func hide(err error, secret string) error {
-	if secret == "" || !strings.Contains(err.Error(), secret) {
-		return err
-	}
-	return hidden{err, secret}
-}
-
-type hidden struct {
-	error
-	secret string
-}
-
-// Error returns the text without the secret.
-func (e hidden) Error() string { return without(e.error.Error(), e.secret) }
-
-// Unwrap returns the error as it was.
-func (e hidden) Unwrap() error { return e.error }
-
 // Said joins an error's code and its text, either of which may be missing.
-func Said(code, text string) string { return strings.Trim(code+": "+text, ": ") }
+func Said(code, text string) string { return failure.Said(code, text) }
 
 // SaidGoodbye says whether err is that the other side closed the connection as
 // one does when all is well.

@@ -13,7 +13,7 @@ func setup(o Options, path string) mocktest.Setup {
 	return mocktest.Setup{
 		Partials: o.API == "realtime" || o.Stream, Finalizes: o.API != "realtime" || o.TurnDetection == "none",
 		New: func(c clocks.Clock, m *mocktest.Mock) (asr.Recognizer, error) {
-			o.URL, o.Dial, o.Key = "http://mock"+path, m.Dial, "secret-key"
+			o.URL, o.Dial, o.Key = m.URL("http", path), m.Dial, "secret-key"
 			return New(c, o)
 		}, Change: func(o *asrmock.Options) { o.Keys = []string{"secret-key"} },
 		Close: func(r asr.Recognizer) { r.(*Recognizer).Close() },

@@ -16,6 +16,7 @@ import (
 	"firstsound/asr"
 	"firstsound/asr/live"
 	"firstsound/audio"
+	"firstsound/clocks/failure"
 )
 
 // Next implements live.Session.
@@ -196,7 +197,7 @@ func (d *decoder) end(now time.Duration) ([]asr.Result, error) {
 	}
 	if d.stream && d.status == http.StatusOK {
 		if !d.done {
-			return nil, fmt.Errorf("the stream ended without transcript.text.done")
+			return nil, failure.Errorf(failure.Closed, "the stream ended without transcript.text.done")
 		}
 		return nil, io.EOF
 	}
@@ -207,9 +208,9 @@ func (d *decoder) end(now time.Duration) ([]asr.Result, error) {
 	err := json.Unmarshal(d.rest, &v)
 	switch {
 	case err == nil && v.Error != nil:
-		return nil, fmt.Errorf("the service refused with %d: %s", d.status, v.Error.said())
+		return nil, failure.Errorf(failure.OfStatus(d.status), "the service refused with %d: %s", d.status, v.Error.said())
 	case d.status != http.StatusOK:
-		return nil, fmt.Errorf("the service refused with %d %s: %s", d.status, http.StatusText(d.status), live.Quoted(d.rest))
+		return nil, failure.Errorf(failure.OfStatus(d.status), "the service refused with %d %s: %s", d.status, http.StatusText(d.status), live.Quoted(d.rest))
 	case err != nil:
 		return nil, fmt.Errorf("the answer is no JSON: %s: %w", live.Quoted(d.rest), err)
 	case v.Text == nil:

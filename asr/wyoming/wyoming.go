@@ -23,6 +23,7 @@ import (
 	"firstsound/audio"
 	"firstsound/clocks"
 	"firstsound/clocks/arrival"
+	"firstsound/clocks/failure"
 )
 
 // DefaultURL is where wyoming-faster-whisper listens when nothing else is said.
@@ -90,7 +91,7 @@ const connectTimeout = 10 * time.Second
 
 func (r service) open(ctx context.Context, req asr.Request) (live.Session, error) {
 	began := r.clock.Now()
-	dialing, cancel := clocks.WithTimeout(ctx, r.clock, connectTimeout, fmt.Errorf("no connection within %v", connectTimeout))
+	dialing, cancel := clocks.WithTimeout(ctx, r.clock, connectTimeout, failure.Errorf(failure.Timeout, "no connection within %v", connectTimeout))
 	defer cancel()
 	conn, err := r.o.Dial(dialing, "tcp", r.addr)
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *session) read() {
 	for {
 		e, err := Read(b)
 		if err == io.EOF || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrClosedPipe) {
-			err = errors.New("the server closed the connection")
+			err = failure.Errorf(failure.Closed, "the server closed the connection")
 		}
 		s.in.Put(incoming{e, s.conn.Last().Arrived, err})
 		if err != nil {
@@ -188,7 +189,7 @@ func (s *session) Next(ctx context.Context) ([]asr.Result, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, errors.New("the server closed the connection")
+	return nil, failure.Errorf(failure.Closed, "the server closed the connection")
 }
 
 // maxText bounds a transcript, in bytes.

@@ -8,6 +8,7 @@ import (
 	"firstsound/asr/asrmock/mocktest"
 	"firstsound/asr/wyoming"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 )
 
 func setup(chunks bool) mocktest.Setup {
@@ -15,7 +16,7 @@ func setup(chunks bool) mocktest.Setup {
 		Wyoming: true, Finalizes: true, Partials: chunks,
 		New: func(c clocks.Clock, m *mocktest.Mock) (asr.Recognizer, error) {
 			o := wyoming.Defaults()
-			o.URL, o.Dial = "tcp://mock", m.Dial
+			o.URL, o.Dial, o.Key = "tcp://mock", m.Dial, "secret-key"
 			return wyoming.New(c, o)
 		}, Change: func(o *asrmock.Options) { o.WyomingChunks = chunks },
 	}
@@ -31,5 +32,7 @@ func TestFaults(t *testing.T) {
 		"close=1011": "the server closed the connection", "drop": "the server closed the connection", "truncated": "unexpected EOF",
 		"refuse=401": "closed", "slow=30s": "no final transcript came", "early_final=500ms": "skip",
 	}
-	setup(true).Faults(t, want)
+	s := setup(true)
+	s.Kinds = map[string]failure.Kind{"refuse": failure.Closed} // without a word
+	s.Faults(t, want)
 }

@@ -146,7 +146,7 @@ func (c *caller) interrupt() {
 		return
 	}
 	if c.cut.Say != nil {
-		c.said = append(c.said, newSaid(c.cut.Say, c.clock.Now()))
+		c.said = append(c.said, newSaid(c.cut.Say, c.clock))
 		return
 	}
 	if err := c.send(map[string]any{"type": "response.cancel"}); err == nil {

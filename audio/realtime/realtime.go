@@ -9,19 +9,24 @@
 package realtime
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -90,6 +95,16 @@ func (o Options) Check() error {
 	return nil
 }
 
+// Decode lays YAML over the options. A key that there is not is an error.
+func (o *Options) Decode(text []byte) error {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(o); !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
 // session returns the settings of the session, in the names of the API or in
 // those of its beta.
 func (o Options) session() map[string]any {
@@ -140,13 +155,13 @@ type Setup struct {
 }
 
 // Dial opens a session on clock and waits until the agent has taken its settings.
-// An error has the service's own words, and no key.
+// An error has the service's own words and no key, and failure.Of knows its kind.
 func Dial(ctx context.Context, clock clocks.Clock, o Options) (*Session, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("realtime: %w", err)
 	}
 	s := &Session{clock: clock, o: o}
-	ctx, cancel := clocks.WithTimeout(ctx, clock, o.Timeout, fmt.Errorf("no session within %v", o.Timeout))
+	ctx, cancel := clocks.WithTimeout(ctx, clock, o.Timeout, failure.Errorf(failure.Timeout, "no session within %v", o.Timeout))
 	defer cancel()
 	if err := s.open(ctx); err != nil {
 		if s.conn != nil {
@@ -159,12 +174,7 @@ func Dial(ctx context.Context, clock clocks.Clock, o Options) (*Session, error) 
 
 // wrap says where err comes from, and takes the key out of it should the service
 // have repeated it.
-func (o Options) wrap(err error) error {
-	if o.Key != "" && strings.Contains(err.Error(), o.Key) {
-		err = errors.New(strings.ReplaceAll(err.Error(), o.Key, "[key]"))
-	}
-	return fmt.Errorf("realtime: %w", err)
-}
+func (o Options) wrap(err error) error { return fmt.Errorf("realtime: %w", failure.Hide(err, o.Key)) }
 
 func (s *Session) open(ctx context.Context) error {
 	s.Setup.Began = s.clock.Now()

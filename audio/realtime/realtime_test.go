@@ -171,7 +171,7 @@ func TestWrong(t *testing.T) {
 		}
 	}
 	o := Options{Key: "sk-secret"}
-	if err := o.wrap(errors.New("bad key sk-secret")); err.Error() != "realtime: bad key [key]" {
+	if err := o.wrap(errors.New("bad key sk-secret")); err.Error() != "realtime: bad key (key)" {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 )
 
 // A Request is what the caller says in a turn.
@@ -41,6 +42,8 @@ type Mark struct {
 
 // A Turn is what happened. All times are on the run's clock.
 type Turn struct {
+	Began   time.Duration   // the first sample of the utterance was due
+	Spoken  *time.Duration  // the message with the last sound of its speech was written
 	Late    []time.Duration // of each message of sound, behind its moment
 	Marks   []Mark          // in the order of their arrival
 	Answers []Answer        // in the order of response.created
@@ -206,8 +209,11 @@ type said struct {
 	told  bool          // that it has ended, where nobody else finds out
 }
 
-func newSaid(u *audio.Utterance, now time.Duration) said {
-	return said{pcm: audio.Resample(u.Sound, Rate).PCM, began: now, end: now + u.End}
+// newSaid begins to say u once it is at the agent's rate, which takes a while.
+func newSaid(u *audio.Utterance, c clocks.Clock) said {
+	pcm := audio.Resample(u.Sound, Rate).PCM
+	now := c.Now()
+	return said{pcm: pcm, began: now, end: now + u.End}
 }
 
 // errDone ends what is at work when the turn is over.
@@ -219,13 +225,17 @@ var errDone = errors.New("the turn is over")
 func (s *Session) Turn(ctx context.Context, r Request) (Turn, error) {
 	c := &caller{Session: s, cut: r.Cut}
 	c.g, c.ctx = clocks.NewGroup(ctx, s.clock)
-	c.said = []said{newSaid(r.Utterance, s.clock.Now())}
-	c.g.Go("sound of a caller", c.speak)
+	c.said = []said{newSaid(r.Utterance, s.clock)}
+	began := c.said[0].began
+	c.turn.Began = began
+	c.g.Go("sound of a caller", func() error { return c.speak(began) })
 	end := c.said[0].end + s.o.Timeout
 	if r.Cut != nil && r.Cut.Say != nil {
 		end += r.Cut.After + r.Cut.Say.End + s.o.Timeout
 	}
-	limit := s.clock.At(end, func() { c.g.Cancel(fmt.Errorf("no answer was done within %v of the end of the speech", s.o.Timeout)) })
+	limit := s.clock.At(end, func() {
+		c.g.Cancel(failure.Errorf(failure.Timeout, "no answer was done within %v of the end of the speech", s.o.Timeout))
+	})
 	err := c.listen()
 	limit.Stop()
 	c.g.Cancel(errDone)
@@ -247,8 +257,7 @@ func (s *Session) Turn(ctx context.Context, r Request) (Turn, error) {
 const lastWords = time.Second
 
 // speak sends the sound as a microphone gives it: each frame when it is full.
-func (c *caller) speak() error {
-	began := c.clock.Now()
+func (c *caller) speak(began time.Duration) error {
 	n := audio.Samples(c.o.Frame, Rate)
 	pcm := make([]byte, 2*n)
 	var message []byte
@@ -268,6 +277,9 @@ func (c *caller) speak() error {
 		}
 		c.mu.Lock()
 		c.turn.Late = append(c.turn.Late, at-due)
+		if err == nil && c.turn.Spoken == nil && due >= c.said[0].end {
+			c.turn.Spoken = &at
+		}
 		if err != nil {
 			c.broken = c.clock.At(c.clock.Now()+lastWords, func() { c.g.Cancel(err) })
 		}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -130,6 +131,7 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 		Subprotocols:     o.Subprotocols,
 		HandshakeTimeout: o.Timeout,
 	}
+	began := c.Now()
 	ws, resp, err := d.DialContext(ctx, url, o.Header)
 	if !release() && err == nil { // closed just as it had been made
 		ws.Close()
@@ -141,6 +143,8 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 	case errors.Is(err, websocket.ErrBadHandshake) && resp != nil:
 		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		return nil, &RefusedError{resp.StatusCode, resp.Header, string(body)}
+	case err != nil && c.Now()-began >= o.Timeout: // what came until then is no answer, and would be told of
+		return nil, fmt.Errorf("there was no WebSocket within %v: %w", o.Timeout, os.ErrDeadlineExceeded)
 	case err != nil:
 		return nil, err
 	}

@@ -26,12 +26,12 @@ import (
 func newBenchCmd(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure a stage by itself: a language model, a recognizer, a synthesizer",
+		Short: "Measure a stage by itself: a language model, a recognizer, a synthesizer, a speech-to-speech agent",
 		Long:  "Bench measures a service of a voice agent by itself, over the wire.",
 		Args:  unknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchLLMCmd(s), newBenchASRCmd(s), newBenchTTSCmd(s))
+	cmd.AddCommand(newBenchLLMCmd(s), newBenchASRCmd(s), newBenchTTSCmd(s), newBenchS2SCmd(s))
 	return cmd
 }
 

@@ -29,7 +29,7 @@ down what it really did: the truth that a measuring client is held against.`,
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newMockLLMCmd(s), newMockASRCmd(s), newMockTTSCmd(s), newMockAllCmd(s))
+	cmd.AddCommand(newMockLLMCmd(s), newMockASRCmd(s), newMockTTSCmd(s), newMockS2SCmd(s), newMockAllCmd(s))
 	return cmd
 }
 

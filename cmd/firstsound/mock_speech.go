@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstsound/asr/asrmock"
+	"firstsound/audio/realtime/mock"
 	"firstsound/clocks"
 	"firstsound/llm/llmmock"
 	"firstsound/tts/ttsmock"
@@ -21,7 +22,7 @@ import (
 // mockSpeech is the command mock asr, tts or all with its flags.
 type mockSpeech struct {
 	streams
-	parts    []string // llm, asr, tts
+	parts    []string // llm, asr, tts, s2s
 	file     string
 	listen   string
 	wyoming  string
@@ -37,7 +38,7 @@ type mockSpeech struct {
 
 // A mockPart is a mock that is made and waits to be served.
 type mockPart struct {
-	name    string // llm, asr, tts
+	name    string // llm, asr, tts, s2s
 	serve   func(ctx context.Context, l net.Listener, config *tls.Config) error
 	wyoming func(ctx context.Context, l net.Listener) error // nil: it does not speak Wyoming
 	show    string                                          // behind the address
@@ -61,10 +62,11 @@ func newMockASRCmd(s streams) *cobra.Command {
 	return c.command(&cobra.Command{
 		Use:   "asr [FILE.yaml]",
 		Short: "Serve a speech recognizer whose latencies are known",
-		Long: `Mock asr speaks the protocols of Deepgram (/v1/listen, /v2/listen), OpenAI
-(/v1/realtime, /v1/audio/transcriptions), whisper.cpp (/inference), DashScope
-(/api-ws/v1/inference), FunASR and Vosk (any other path), and with --wyoming
-ADDRESS Wyoming. The first line that it prints is its address. Ctrl-C ends it.
+		Long: `Mock asr speaks the protocols of Deepgram (/v1/listen, /v2/listen), AssemblyAI
+(/v3/ws), OpenAI (/v1/realtime, /v1/audio/transcriptions), whisper.cpp (/inference),
+DashScope (/api-ws/v1/inference), FunASR and Vosk (any other path), and with
+--wyoming ADDRESS Wyoming. The first line that it prints is its address. Ctrl-C
+ends it.
 
 It knows the recordings that come with firstsound, or those of --corpus, when it
 hears one from its beginning: their words, and where the speech ends. Of anything
@@ -86,16 +88,40 @@ func newMockTTSCmd(s streams) *cobra.Command {
 		Short: "Serve a speech synthesizer whose latencies are known",
 		Long: `Mock tts speaks the protocols of OpenAI (…/audio/speech), ElevenLabs
 (/v1/text-to-speech/…, stream, stream-input, multi-stream-input), Cartesia
-(/tts/bytes, /tts/sse, /tts/websocket), Deepgram (/v1/speak) and DashScope
-(/api-ws/v1/inference), and with --wyoming ADDRESS Wyoming. The first line that it
-prints is its address. Ctrl-C ends it. Its speech is a tone, as long as the text
-takes to be said.
+(/tts/bytes, /tts/sse, /tts/websocket), Deepgram (/v1/speak), Piper (/synthesize)
+and DashScope (/api-ws/v1/inference), and with --wyoming ADDRESS Wyoming. The first
+line that it prints is its address. Ctrl-C ends it. Its speech is a tone, as long as
+the text takes to be said.
 
 ` + fmt.Sprintf(mockSpeechTimes, "tts", "first_audio, lead_silence, rtf, chunk, rate, seed") + `Faults:
 ` + indent(ttsmock.FaultHelp),
 		Example: `  firstsound mock tts --listen 127.0.0.1:8002 --set first_audio=150ms --set lead_silence=80ms
   firstsound mock tts --truth truth.jsonl --fault stall=2s,p=0.05
   firstsound bench tts --provider cartesia --set url=ws://127.0.0.1:8002`,
+	})
+}
+
+func newMockS2SCmd(s streams) *cobra.Command {
+	c := &mockSpeech{streams: s, parts: []string{"s2s"}}
+	return c.command(&cobra.Command{
+		Use:   "s2s",
+		Short: "Serve a speech-to-speech agent whose latencies are known",
+		Long: `Mock s2s is an agent that speaks OpenAI's Realtime API over a WebSocket (any path
+that ends in /realtime). The first line that it prints is its address. Ctrl-C ends
+it. It finds the end of the speech by its energy, after the silence_duration_ms of
+the session, and its answer is a tone.
+
+--set takes silence, endpoint, create, first, lead, length, chunk, gap, text, beta,
+seed and max_audio; those that are times may be distributions. --truth writes a line
+of JSON for each session when it has ended: what was heard and when, what was sent
+and when, on the mock's clock, which the first line ties to the wall clock
+(epoch_unix_ns).
+
+Faults:
+` + indent(mock.FaultHelp),
+		Example: `  firstsound mock s2s --listen 127.0.0.1:8003 --set first=400ms --set lead=80ms --truth truth.jsonl
+  firstsound mock s2s --set 'first=lognormal(350ms, 0.25)' --fault odd --tls --ca-out ca.pem
+  firstsound bench s2s --url ws://127.0.0.1:8003`,
 	})
 }
 
@@ -119,6 +145,9 @@ things take: an agent that is pointed at the mocks has the stages of that scenar
 // command completes cmd with the flags.
 func (c *mockSpeech) command(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = atMost(1)
+	if c.has("s2s") {
+		cmd.Args = atMost(0)
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
 			c.file = args[0]
@@ -135,7 +164,7 @@ func (c *mockSpeech) command(cmd *cobra.Command) *cobra.Command {
 		f.StringArrayVar(&c.texts, "text", nil, "what is understood of sound that it does not know (`TEXT`); several take turns")
 		f.StringVar(&c.corpus, "corpus", "", "the recordings that it knows (`DIR`); those that come with firstsound if not given")
 	}
-	if len(c.parts) == 1 {
+	if len(c.parts) == 1 && !c.has("s2s") {
 		f.StringVar(&c.wyoming, "wyoming", "", "speak Wyoming too, at this `ADDRESS:PORT`")
 	}
 	f.StringVar(&c.truth, "truth", "", "write what really happened to this `FILE`; for all, to this folder")

@@ -282,6 +282,8 @@ func (c *mockSpeech) make(clock *clocks.Real) (parts []*mockPart, err error) {
 			p, err = c.asr(clock, s, epoch)
 		case "tts":
 			p, err = c.tts(clock, s, epoch)
+		case "s2s":
+			p, err = c.s2s(clock, epoch)
 		}
 		if err != nil {
 			return parts, err

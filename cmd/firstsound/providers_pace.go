@@ -11,6 +11,7 @@ import (
 	"firstsound/audio"
 	"firstsound/clocks"
 	"firstsound/clocks/quantile"
+	"firstsound/pipeline/report"
 )
 
 // maxSendLate is the P99 of the lateness up to which a replay counts as one in
@@ -105,6 +106,16 @@ func (p *pace) note(ctx context.Context, to *quantile.Series, s audio.Speech, of
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	to.Add(int64(at - due))
+}
+
+// late returns how late the sound was handed over; nil if nobody listened.
+func (p *pace) late() *report.Timers {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.handed.N() == 0 {
+		return nil
+	}
+	return &report.Timers{N: int(p.handed.N()), P50: p.handed.Of(0.5), P99: p.handed.Of(0.99), Max: p.handed.Max()}
 }
 
 // String says how late the sound was; empty if nobody listened.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"firstsound/asr"
+	"firstsound/asr/assemblyai"
 	asrdashscope "firstsound/asr/dashscope"
 	asrdeepgram "firstsound/asr/deepgram"
 	"firstsound/asr/funasr"
@@ -28,6 +29,7 @@ import (
 	"firstsound/tts/flite"
 	ttslive "firstsound/tts/live"
 	ttsopenai "firstsound/tts/openai"
+	"firstsound/tts/piper"
 	ttswyoming "firstsound/tts/wyoming"
 )
 
@@ -63,6 +65,8 @@ func liveRecognizers() table[asr.Recognizer] {
 		hears("deepgram-flux", "Deepgram's v2 (Flux), which ends turns by itself", deepgram, asrdeepgram.Flux, base, asrdeepgram.New),
 		hears("openai", "whole recordings by OpenAI's transcriptions: also Groq, whisper.cpp and others", openai, asropenai.Defaults, openaiBase, asropenai.New),
 		hears("openai-realtime", "OpenAI's Realtime transcription", openai, asropenai.Realtime, openaiBase, asropenai.New),
+		hears("assemblyai", "AssemblyAI's Universal-Streaming (v3)", needs{key: assemblyai.Env, url: assemblyai.DefaultURL}, assemblyai.Defaults,
+			func(o *assemblyai.Options) *asrlive.Options { return &o.Options }, assemblyai.New),
 		hears("funasr", "FunASR's server, 2pass", needs{url: funasr.DefaultURL}, funasr.Defaults,
 			func(o *funasr.Options) *asrlive.Options { return &o.Options }, funasr.New),
 		hears("dashscope", "Alibaba's DashScope: paraformer-realtime and fun-asr", needs{key: asrdashscope.Env, url: asrdashscope.DefaultURL}, asrdashscope.Defaults,
@@ -118,6 +122,8 @@ func liveSynthesizers() table[tts.Synthesizer] {
 			func(o *ttsdeepgram.Options) *ttslive.Options { return &o.Options }, ttsdeepgram.New),
 		speaks("cosyvoice", "CosyVoice by Alibaba's DashScope", needs{key: cosyvoice.Env, url: cosyvoice.DefaultURL}, cosyvoice.Defaults,
 			func(o *cosyvoice.Options) *ttslive.Options { return &o.Options }, cosyvoice.New),
+		speaks("piper", "Piper's HTTP server", needs{url: piper.DefaultURL}, piper.Defaults,
+			func(o *piper.Options) *ttslive.Options { return &o.Options }, piper.New),
 		speaks("wyoming", "Home Assistant's Wyoming: Piper and others", needs{url: ttswyoming.DefaultURL}, ttswyoming.Defaults,
 			func(o *ttswyoming.Options) *ttslive.Options { return &o.Options }, ttswyoming.New),
 		needing(needs{packages: []string{flite.Package}},

@@ -268,6 +268,7 @@ func (r *runCmd) run(ctx context.Context, settings []string) error {
 		if text := a.pace.String(); text != "" {
 			fmt.Fprintf(r.streams.err, "firstsound: %s\n", text)
 		}
+		rec.info.Replay = a.pace.late()
 	}
 	rep, writeErr := rec.close(state, reason, end, clock)
 	if err := r.view.show(rep, r.streams); err != nil {
@@ -350,7 +351,7 @@ func (rec *recording) close(state report.RunState, reason string, end time.Durat
 	}
 	var err error
 	if rec.folder != nil {
-		rec.folder.SetTimers(info.Timers)
+		rec.folder.SetTimers(info.Timers, info.Replay)
 		err = rec.folder.Close(state, reason, report.Limit{At: end, Known: true})
 		info = rec.folder.Info()
 		info.Turns, info.Events = 0, rec.assembler.Events // not those in the files only

@@ -3,17 +3,15 @@ package llmmock
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
-	"firstsound/clocks"
 	"firstsound/clocks/arrival"
+	"firstsound/clocks/mockserver"
 )
 
 // A Serving says how Serve speaks.
@@ -33,23 +31,9 @@ const (
 // Requests are then stamped by the kernel, where it can (package arrival). It
 // closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener, o Serving) error {
-	var handlers sync.WaitGroup // and connections: nothing is left when Serve returns
 	h := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			handlers.Add(1)
-			defer handlers.Done()
-			s.ServeHTTP(w, r)
-		}),
-		ConnContext: withConn, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+		Handler: s, ConnContext: withConn, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: log.New(io.Discard, "", 0), Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: s.opts.MaxConcurrent},
-	}
-	h.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateNew:
-			handlers.Add(1)
-		case http.StateClosed, http.StateHijacked:
-			handlers.Done()
-		}
 	}
 	h.Protocols.SetHTTP1(true)
 	h.Protocols.SetHTTP2(o.HTTP2 && o.TLS != nil)
@@ -63,30 +47,12 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, o Serving) error {
 	if _, ok := s.fault("no_keepalive"); ok {
 		h.SetKeepAlivesEnabled(false)
 	}
-	own := &listener{Listener: l, clock: s.clock, source: arrival.NewSource(s.clock)}
-	stopped := make(chan struct{})
-	ending := clocks.OnEnd(ctx, s.clock, func() {
-		defer close(stopped)
-		if o.Grace > 0 {
-			grace, cancel := clocks.WithTimeout(context.Background(), s.clock, o.Grace, context.DeadlineExceeded)
-			h.Shutdown(grace) // what is open after that is cut off
-			cancel()
-		}
-		h.Close()
-	})
-	var err error
 	if o.TLS != nil {
 		h.TLSConfig = o.TLS.Clone()
-		err = h.ServeTLS(own, "", "")
-	} else {
-		err = h.Serve(own)
 	}
-	if errors.Is(err, http.ErrServerClosed) {
-		<-stopped
-		handlers.Wait()
-		return nil
+	own := &listener{Listener: l, clock: s.clock, source: arrival.NewSource(s.clock)}
+	if err := mockserver.Run(ctx, s.clock, own, h, o.Grace); err != nil {
+		return fmt.Errorf("llmmock: %w", err)
 	}
-	ending.Stop()
-	h.Close()
-	return fmt.Errorf("llmmock: %w", err)
+	return nil
 }

@@ -251,6 +251,9 @@ func (s *Summary) warnings(r *Report) []string {
 	if t := r.Run.Timers; t != nil && t.P99 > int64(lateTimers) {
 		out = append(out, fmt.Sprintf("the computer was late: timers fired %s after they were due at P99 (max %s), and that is in the figures", milliseconds(t.P99), milliseconds(t.Max)))
 	}
+	if t := r.Run.Replay; t != nil && t.P99 > int64(lateReplay) {
+		out = append(out, fmt.Sprintf("late replay: sound reached the recognizer %s after it was there at P99 (max %s), and its figures are that much too long", milliseconds(t.P99), milliseconds(t.Max)))
+	}
 	if n := r.Headline.TTFS.N; n < 30 {
 		out = append(out, fmt.Sprintf("only %d ok turns: take 30 to 50 or more before you trust the figures", n))
 	} else if n < 100 {
@@ -282,6 +285,7 @@ func (s *Summary) warnings(r *Report) []string {
 const (
 	unansweredPercent = 2 // of the measured turns
 	lateTimers        = 5 * time.Millisecond
+	lateReplay        = 2 * time.Millisecond
 )
 
 // unanswered says how many turns are not in the figures because they came to

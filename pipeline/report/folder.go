@@ -112,8 +112,9 @@ func (f *Folder) Flush() error {
 // Err returns the first error of writing, if there was one.
 func (f *Folder) Err() error { return f.err }
 
-// SetTimers notes how late the run's timers were, for run.json.
-func (f *Folder) SetTimers(t *Timers) { f.info.Timers = t }
+// SetTimers notes how late the run's timers were, and the sound for a recognizer,
+// for run.json.
+func (f *Folder) SetTimers(timers, replay *Timers) { f.info.Timers, f.info.Replay = timers, replay }
 
 // Close writes what is left, and run.json with the run's state: complete, or
 // partial with the reason, also if not all could be written. end is the run's

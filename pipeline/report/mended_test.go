@@ -225,6 +225,16 @@ func TestWarnsOfLateTimers(t *testing.T) {
 	}
 }
 
+// A replay that was late is labelled: its figures are not those of live speech.
+func TestWarnsOfLateReplay(t *testing.T) {
+	for p99, want := range map[int64]bool{2e6: false, 2_100_000: true} {
+		_, r := rowOf(t, RunInfo{Replay: &Timers{N: 10, P99: p99, Max: 9e6}}, Options{Percent: 25}, ev(0, trace.SpeechEnd), ev(500, trace.FirstSound), ev(900, trace.TurnClosed))
+		if got := strings.Contains(r.Warnings[0], "late replay: sound reached the recognizer 2.1"+page.Tie+"ms after it was there at P99 (max 9.0"+page.Tie+"ms)"); got != want {
+			t.Errorf("%d: %q", p99, r.Warnings)
+		}
+	}
+}
+
 // A target is for the median; only a gate makes another quantile a failure.
 func TestTargetText(t *testing.T) {
 	s := NewSummary(Options{Percent: 25, Target: Limit{At: time.Second, Known: true}, TargetSource: "yours"})

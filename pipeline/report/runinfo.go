@@ -34,4 +34,5 @@ type RunInfo struct {
 	Events   int64             `json:"events"`             // how many events were written
 	End      *int64            `json:"end_ns,omitempty"`   // when the run ended, on its clock
 	Timers   *Timers           `json:"timers,omitempty"`   // of a run on the real clock, how late its timers were: n (waits), p50_ns, p99_ns, max_ns
+	Replay   *Timers           `json:"replay,omitempty"`   // of a run with a real recognizer, how late it was handed the sound: n (pieces), p50_ns, p99_ns, max_ns
 }

@@ -41,7 +41,7 @@ type Options struct {
 
 	Model      string  `yaml:"model"`
 	Voice      string  `yaml:"voice"`  // where the request names none
-	Format     string  `yaml:"format"` // pcm, wav or mp3
+	Format     string  `yaml:"format"` // pcm, wav, mp3 or opus
 	SampleRate int     `yaml:"sample_rate"`
 	Volume     int     `yaml:"volume"` // 0 … 100
 	Rate       float64 `yaml:"rate"`   // 0.5 … 2
@@ -57,7 +57,7 @@ func Defaults() Options {
 	return Options{Model: "cosyvoice-v2", Voice: "longxiaochun_v2", Format: "pcm", SampleRate: 24000, Volume: 50, Rate: 1, Pitch: 1, KeepAlive: 50 * time.Second}
 }
 
-var encodings = map[string]string{"pcm": live.S16, "wav": live.WAV, "mp3": live.MP3}
+var encodings = map[string]string{"pcm": live.S16, "wav": live.WAV, "mp3": live.MP3, "opus": live.Opus}
 
 // Check says what is wrong with o; the message begins with the key.
 func (o Options) Check() error {
@@ -67,7 +67,7 @@ func (o Options) Check() error {
 	case o.Voice == "":
 		return errors.New("voice: it is empty")
 	case encodings[o.Format] == "":
-		return fmt.Errorf("format: %q; it is pcm, wav or mp3", o.Format)
+		return fmt.Errorf("format: %q; it is pcm, wav, mp3 or opus", o.Format)
 	case o.Volume < 0 || o.Volume > 100:
 		return fmt.Errorf("volume: %d does not lie between 0 and 100", o.Volume)
 	case !(o.Rate >= 0.5 && o.Rate <= 2):
@@ -143,7 +143,7 @@ func (a *answer) open(ctx context.Context, tell live.Teller) error {
 	if a.req.RequestID != "" {
 		h.Set("X-Request-Id", a.req.RequestID)
 	}
-	limited, cancel := clocks.WithTimeout(ctx, a.clock, a.timeout(), fmt.Errorf("there was no connection within %v", a.timeout()))
+	limited, cancel := clocks.WithTimeout(ctx, a.clock, a.timeout(), live.Unconnected(a.timeout()))
 	defer cancel()
 	conn, err := a.o.Connect(limited, a.clock, a.pool, a.o.URL, h)
 	if err != nil {
@@ -185,7 +185,7 @@ func (a *answer) say(ctx context.Context, _ int, text string, tell live.Teller) 
 	}
 	defer d.Close()
 	for {
-		limited, cancel := clocks.WithTimeout(ctx, a.clock, a.timeout(), fmt.Errorf("nothing came for %v", a.timeout()))
+		limited, cancel := clocks.WithTimeout(ctx, a.clock, a.timeout(), live.Silent(a.timeout()))
 		m, err := a.conn.Next(limited)
 		cancel()
 		if err != nil {

@@ -34,7 +34,7 @@ func FuzzRead(f *testing.F) {
 
 func TestCheck(t *testing.T) {
 	livetest.Keys(t, Defaults, map[string]func(*Options){
-		"model": func(o *Options) { o.Model = "" }, "voice": func(o *Options) { o.Voice = "" }, "format": func(o *Options) { o.Format = "opus" },
+		"model": func(o *Options) { o.Model = "" }, "voice": func(o *Options) { o.Voice = "" }, "format": func(o *Options) { o.Format = "aac" },
 		"sample_rate": func(o *Options) { o.SampleRate = 0 }, "volume": func(o *Options) { o.Volume = 101 }, "rate": func(o *Options) { o.Rate = 3 },
 		"pitch": func(o *Options) { o.Pitch = 0 }, "keep_alive": func(o *Options) { o.KeepAlive = -1 }, "url": func(o *Options) { o.URL = "http://x" },
 	})

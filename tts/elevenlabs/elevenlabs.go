@@ -49,7 +49,7 @@ type Options struct {
 	API               string         `yaml:"api"`   // stream, stream-input or multi-stream-input
 	Voice             string         `yaml:"voice"` // its ID, where the request names none
 	Model             string         `yaml:"model_id"`
-	OutputFormat      string         `yaml:"output_format"` // pcm_RATE, ulaw_8000, alaw_8000, or for stream mp3_RATE_KBPS
+	OutputFormat      string         `yaml:"output_format"` // pcm_RATE, ulaw_8000, alaw_8000, or for stream mp3_RATE_KBPS, opus_48000_KBPS
 	AutoMode          bool           `yaml:"auto_mode"`     // of the WebSockets
 	InactivityTimeout int            `yaml:"inactivity_timeout"`
 	VoiceSettings     map[string]any `yaml:"voice_settings"` // nil: the voice's own
@@ -70,10 +70,10 @@ func Defaults() Options {
 func (o Options) format() (encoding string, rate int, err error) {
 	kind, rest, _ := strings.Cut(o.OutputFormat, "_")
 	number, _, _ := strings.Cut(rest, "_")
-	encoding = map[string]string{"pcm": live.S16, "ulaw": live.MuLaw, "alaw": live.ALaw, "mp3": live.MP3}[kind]
+	encoding = map[string]string{"pcm": live.S16, "ulaw": live.MuLaw, "alaw": live.ALaw, "mp3": live.MP3, "opus": live.Opus}[kind]
 	rate, err = strconv.Atoi(number)
 	if encoding == "" || err != nil || audio.CheckRate(rate) != nil {
-		return "", 0, fmt.Errorf("output_format: %q; it is pcm_24000 or the like, ulaw_8000, alaw_8000 or mp3_44100_128", o.OutputFormat)
+		return "", 0, fmt.Errorf("output_format: %q; it is pcm_24000 or the like, ulaw_8000, alaw_8000, mp3_44100_128 or opus_48000_64", o.OutputFormat)
 	}
 	return encoding, rate, nil
 }

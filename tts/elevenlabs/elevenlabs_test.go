@@ -75,7 +75,7 @@ func FuzzRead(f *testing.F) {
 func TestCheck(t *testing.T) {
 	livetest.Keys(t, Defaults, map[string]func(*Options){
 		"api": func(o *Options) { o.API = "ws" }, "voice": func(o *Options) { o.Voice = "" }, "model_id": func(o *Options) { o.Model = "" },
-		"output_format": func(o *Options) { o.OutputFormat = "opus_48000_32" }, "inactivity_timeout": func(o *Options) { o.InactivityTimeout = 181 },
+		"output_format": func(o *Options) { o.OutputFormat = "aac_48000_32" }, "inactivity_timeout": func(o *Options) { o.InactivityTimeout = 181 },
 		"keep_alive": func(o *Options) { o.KeepAlive = -1 }, "url": func(o *Options) { o.URL = "ftp://x" },
 	})
 }

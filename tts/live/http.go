@@ -13,6 +13,7 @@ import (
 
 	"firstsound/clocks"
 	"firstsound/clocks/exchange"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 )
 
@@ -110,7 +111,7 @@ func (c *Caller) Say(ctx context.Context, p Post, tell Teller) error {
 
 func (c *Caller) alarm(cancel context.CancelCauseFunc) clocks.Alarm {
 	d := c.o.timeout()
-	return c.clock.At(c.clock.Now()+d, func() { cancel(silent(d)) })
+	return c.clock.At(c.clock.Now()+d, func() { cancel(Silent(d)) })
 }
 
 // body is the body of an answer.
@@ -142,8 +143,10 @@ func newBody(x *exchange.Exchange, p Post) (*body, error) {
 		encoding = WAV
 	case kind == "audio/mpeg" || kind == "audio/mp3":
 		encoding = MP3
-	case kind == "audio/ogg" || kind == "audio/opus" || kind == "audio/aac" || kind == "audio/flac":
-		return nil, fmt.Errorf("the service sent %s; ask it for pcm, wav or mp3", kind)
+	case kind == "audio/ogg" || kind == "audio/opus":
+		encoding = Opus
+	case kind == "audio/aac" || kind == "audio/flac":
+		return nil, fmt.Errorf("the service sent %s; ask it for pcm, wav, mp3 or opus", kind)
 	}
 	var err error
 	b.sound, err = NewDecoder(encoding, p.Rate)
@@ -214,7 +217,7 @@ func (b *body) end(at time.Duration, tell Teller) error {
 	case b.refuse:
 		return b.refusal()
 	case b.events != nil:
-		return fmt.Errorf("the stream of events ended before its last one")
+		return failure.Errorf(failure.Closed, "the stream of events ended before its last one")
 	}
 	return Finish(b.sound, at, tell)
 }
@@ -224,6 +227,9 @@ type StatusError struct {
 	Status int
 	Words  string // the service's own
 }
+
+// Kind returns what kind of failure it is: see failure.Of.
+func (e *StatusError) Kind() failure.Kind { return failure.OfStatus(e.Status) }
 
 // Error returns status and words.
 func (e *StatusError) Error() string {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 )
 
@@ -70,8 +71,15 @@ var ErrNoSound = errors.New("the service sent no sound for the text")
 
 var errStopped = errors.New("the caller stopped the iteration")
 
-// silent is the error of a service that says nothing for d.
-func silent(d time.Duration) error { return fmt.Errorf("nothing came for %v", d) }
+// Silent is the error of a service that says nothing for d.
+func Silent(d time.Duration) error {
+	return failure.Errorf(failure.Timeout, "nothing came for %v", d)
+}
+
+// Unconnected is the error of a connection that is not made within d.
+func Unconnected(d time.Duration) error {
+	return failure.Errorf(failure.Timeout, "there was no connection within %v", d)
+}
 
 // A Teller yields chunks of one piece. It returns an error once nobody wants more.
 type Teller func(tts.Chunk) error
@@ -171,7 +179,7 @@ func (v *voice) end(name, key string, err error) {
 	case v.ctx.Err() != nil:
 		v.yield(tts.Chunk{}, fmt.Errorf("tts: %s: %w", name, context.Cause(v.ctx)))
 	default:
-		v.yield(tts.Chunk{}, fmt.Errorf("tts: %s: %w", name, hide(err, key)))
+		v.yield(tts.Chunk{}, fmt.Errorf("tts: %s: %w", name, failure.Hide(err, key)))
 	}
 }
 
@@ -237,23 +245,4 @@ func cut(text string) string {
 }
 
 // Said joins the code and the text of an error, either of which may be missing.
-func Said(code, text string) string { return strings.Trim(code+": "+text, ": ") }
-
-// hide takes secret out of the text of err.
-func hide(err error, secret string) error {
-	if secret == "" || !strings.Contains(err.Error(), secret) {
-		return err
-	}
-	return hidden{err, secret}
-}
-
-type hidden struct {
-	error
-	secret string
-}
-
-// Error returns the text without the secret.
-func (e hidden) Error() string { return strings.ReplaceAll(e.error.Error(), e.secret, "(key)") }
-
-// Unwrap returns the error as it was.
-func (e hidden) Unwrap() error { return e.error }
+func Said(code, text string) string { return failure.Said(code, text) }

@@ -81,7 +81,7 @@ func (m *mpeg) decode(yield func(audio.Frame) bool) {
 			m.failed = fmt.Errorf("mp3: the sound is broken: %v", r)
 		}
 	}()
-	checked, err := checkTag(source)
+	checked, skip, err := begin(source)
 	var d *mp3.Decoder
 	if err == nil {
 		d, err = mp3.NewDecoder(checked)
@@ -89,7 +89,7 @@ func (m *mpeg) decode(yield func(audio.Frame) bool) {
 	if err == nil {
 		made.Rate = d.SampleRate()
 		if err = audio.CheckRate(made.Rate); err == nil {
-			err = m.read(d, &made)
+			err = m.read(d, skip, &made)
 		}
 	}
 	if errors.Is(err, errNoMore) {
@@ -103,13 +103,18 @@ func (m *mpeg) decode(yield func(audio.Frame) bool) {
 	yield(made)
 }
 
-// read collects samples: pairs, of which both are the same where there is one
-// channel. What one Read of the library returns has been decoded already.
-func (m *mpeg) read(d io.Reader, made *audio.Frame) error {
+// read collects samples but for the first ones: pairs, of which both are the same
+// where there is one channel. What one Read of the library returns has been decoded
+// already.
+func (m *mpeg) read(d io.Reader, skip int, made *audio.Frame) error {
 	buf := make([]byte, 4608) // a frame of 1152 pairs
 	for {
 		n, err := d.Read(buf)
 		for b := buf[:n-n%4]; len(b) > 0; b = b[4:] {
+			if skip > 0 {
+				skip--
+				continue
+			}
 			left, right := int16(binary.LittleEndian.Uint16(b)), int16(binary.LittleEndian.Uint16(b[2:]))
 			made.PCM = append(made.PCM, int16((int(left)+int(right))/2))
 		}
@@ -123,17 +128,62 @@ func (m *mpeg) read(d io.Reader, made *audio.Frame) error {
 // length that a tag gives for granted.
 const maxTag = 1 << 20
 
-// checkTag looks at the beginning, and returns a reader that begins there too.
-func checkTag(r io.Reader) (io.Reader, error) {
-	head := make([]byte, 10)
-	n, err := io.ReadFull(r, head)
-	if err != nil && err != io.ErrUnexpectedEOF {
-		return nil, err
+// begin looks at the beginning, and returns a reader that begins there too. skip is
+// how many samples of it are no sound: encoders put a tag into a first frame, which
+// decodes as silence.
+func begin(r io.Reader) (again io.Reader, skip int, err error) {
+	var head bytes.Buffer
+	more := func(n int) ([]byte, error) {
+		from := head.Len()
+		_, err := io.CopyN(&head, r, int64(n))
+		if err == io.EOF {
+			err = nil // what is too short, the library says
+		}
+		return head.Bytes()[from:], err
 	}
-	if size := int(head[6])<<21 | int(head[7])<<14 | int(head[8])<<7 | int(head[9]); string(head[:3]) == "ID3" && size > maxTag {
-		return nil, fmt.Errorf("a tag of %d bytes before the sound", size)
+	id3, err := more(10)
+	if err != nil {
+		return nil, 0, err
 	}
-	return io.MultiReader(bytes.NewReader(head[:n]), r), nil
+	first := id3
+	if len(id3) == 10 && string(id3[:3]) == "ID3" {
+		size := int(id3[6])<<21 | int(id3[7])<<14 | int(id3[8])<<7 | int(id3[9])
+		if size > maxTag {
+			return nil, 0, fmt.Errorf("a tag of %d bytes before the sound", size)
+		}
+		if _, err = more(size); err == nil {
+			first, err = more(maxFirst)
+		}
+	} else if _, err = more(maxFirst - 10); err == nil {
+		first = head.Bytes()
+	}
+	return io.MultiReader(bytes.NewReader(head.Bytes()), r), tagged(first), err
+}
+
+// maxFirst is as far into a frame as its tag's name lies: the header, the side
+// information (ISO 11172-3, 2.4.1.7; ISO 13818-3), and Xing or Info.
+const maxFirst = 4 + 32 + 4
+
+// tagged returns how many samples a frame has, if it has a tag in place of sound.
+func tagged(frame []byte) int {
+	if len(frame) < maxFirst || frame[0] != 0xff || frame[1]&0xe0 != 0xe0 {
+		return 0
+	}
+	one, mono := frame[1]&0x18 == 0x18, frame[3]&0xc0 == 0xc0 // MPEG-1; one channel
+	side, samples := 17, 1152
+	switch {
+	case one && !mono:
+		side = 32
+	case !one && mono:
+		side = 9
+	}
+	if !one {
+		samples = 576
+	}
+	if name := string(frame[4+side : 4+side+4]); name != "Xing" && name != "Info" {
+		return 0
+	}
+	return samples
 }
 
 type reader func([]byte) (int, error)

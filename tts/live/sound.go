@@ -17,6 +17,7 @@ const (
 	ALaw  = "alaw"  // ITU-T G.711
 	WAV   = "wav"   // RIFF with any of these; its own rate counts
 	MP3   = "mp3"   // MPEG audio, layer III; its own rate counts
+	Opus  = "opus"  // Opus in Ogg, at 48 kHz
 )
 
 // A Decoder makes sound of a stream of bytes as they come.
@@ -41,9 +42,11 @@ func NewDecoder(encoding string, rate int) (Decoder, error) {
 		return &wav{}, nil
 	case MP3:
 		return &mpeg{}, nil
+	case Opus:
+		return &opus{}, nil
 	}
 	if sampleOf[encoding].size == 0 {
-		return nil, fmt.Errorf("the encoding %q is none of s16, f32, mulaw, alaw, wav, mp3", encoding)
+		return nil, fmt.Errorf("the encoding %q is none of s16, f32, mulaw, alaw, wav, mp3, opus", encoding)
 	}
 	if err := audio.CheckRate(rate); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package live
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -68,8 +70,8 @@ func TestSamples(t *testing.T) {
 	if _, err := decode(t, mustDecoder(t, S16, 8000), []byte{1, 2, 3}, 2); err == nil {
 		t.Error("half a sample at the end is no error")
 	}
-	if _, err := NewDecoder("opus", 48000); err == nil {
-		t.Error("opus can be decoded?")
+	if _, err := NewDecoder("aac", 48000); err == nil {
+		t.Error("AAC can be decoded?")
 	}
 }
 
@@ -176,11 +178,44 @@ func TestMP3OfEncoder(t *testing.T) {
 	}
 }
 
+func TestOgg(t *testing.T) {
+	file, err := os.ReadFile("testdata/tone.opus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(at int, b ...byte) []byte {
+		return append(append(append([]byte(nil), file[:at]...), b...), file[at+len(b):]...)
+	}
+	for name, test := range map[string]struct {
+		data []byte
+		fail string
+	}{
+		"whole": {file, ""}, "twice": {append(append([]byte(nil), file...), file...), ""}, "nothing": {nil, ""},
+		"cut off": {file[:len(file)-1], "middle of a page"}, "no Ogg": {[]byte("ID3"), "no Opus in Ogg"}, "no Opus": {change(28, 'X'), "no Opus in Ogg"},
+		"version 16": {change(28+8, 16), "version 16"}, "surround": {change(28+18, 1), "mapping 1"},
+	} {
+		got, err := decode(t, mustDecoder(t, Opus, 0), test.data, 7)
+		if (err == nil) != (test.fail == "") || err != nil && !strings.Contains(err.Error(), test.fail) {
+			t.Errorf("%s: %v, want %q", name, err, test.fail)
+		}
+		if want := len(test.data) / len(file) * 28800; test.fail == "" && len(got.PCM) != want {
+			t.Errorf("%s: %d samples, want %d", name, len(got.PCM), want)
+		}
+	}
+	half, err := decode(t, mustDecoder(t, Opus, 0), change(28+16, 0xfb, 0xf9), 1000) // -1541/256 dB
+	if whole, _ := decode(t, mustDecoder(t, Opus, 0), file, 1000); err != nil || len(half.PCM) != 28800 || math.Abs(audio.RMS(whole)-audio.RMS(half)-6.02) > 0.01 {
+		t.Errorf("%v: with a gain of -6.02 dB it is %.2f dB softer", err, audio.RMS(whole)-audio.RMS(half))
+	}
+}
+
 func FuzzDecoder(f *testing.F) {
 	f.Add(WAV, riff(1, 1, 22050, 16, 4, []byte{1, 2, 3, 4}), 3)
 	f.Add(WAV, riff(0xfffe, 2, 8000, 32, 0xffffffff, []byte{1, 2, 3, 4}), 1)
 	f.Add(MP3, append(frame(), frame()...), 100)
 	f.Add(S16, []byte{1, 2, 3}, 1)
+	if data, err := os.ReadFile("testdata/tone.opus"); err == nil {
+		f.Add(Opus, data, 50)
+	}
 	f.Add(F32, []byte{0, 0, 0xc0, 0x7f, 1}, 2)
 	f.Fuzz(func(t *testing.T, encoding string, data []byte, piece int) {
 		d, err := NewDecoder(encoding, 8000)

@@ -3,7 +3,6 @@ package live
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"strings"
 	"sync"
@@ -79,7 +78,7 @@ func (s *stream) run(text iter.Seq[string], open func(ctx context.Context) (Sess
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)
 	}
-	connecting, cancel := clocks.WithTimeout(s.ctx, s.clock, s.timeout, fmt.Errorf("there was no connection within %v", s.timeout))
+	connecting, cancel := clocks.WithTimeout(s.ctx, s.clock, s.timeout, Unconnected(s.timeout))
 	session, err := open(connecting)
 	cancel()
 	if err != nil {
@@ -238,7 +237,7 @@ func (s *stream) next(ctx context.Context) (Heard, error) {
 		late := s.open() > 0 && s.clock.Now() >= s.lively+s.timeout
 		s.mu.Unlock()
 		if late {
-			return Heard{}, silent(s.timeout)
+			return Heard{}, Silent(s.timeout)
 		}
 	}
 }

@@ -39,7 +39,7 @@ type Options struct {
 
 	Model          string  `yaml:"model"`
 	Voice          string  `yaml:"voice"`           // where the request names none
-	ResponseFormat string  `yaml:"response_format"` // pcm, wav or mp3
+	ResponseFormat string  `yaml:"response_format"` // pcm, wav, mp3 or opus
 	StreamFormat   string  `yaml:"stream_format"`   // audio or sse; empty: not sent
 	Speed          float64 `yaml:"speed"`           // 0: not sent
 	Instructions   string  `yaml:"instructions"`
@@ -53,12 +53,12 @@ func Defaults() Options {
 	return Options{Model: "gpt-4o-mini-tts", Voice: "alloy", ResponseFormat: "pcm", SampleRate: 24000}
 }
 
-var encodings = map[string]string{"pcm": live.S16, "wav": live.WAV, "mp3": live.MP3}
+var encodings = map[string]string{"pcm": live.S16, "wav": live.WAV, "mp3": live.MP3, "opus": live.Opus}
 
 // Check says what is wrong with o; the message begins with the key.
 func (o Options) Check() error {
 	if encodings[o.ResponseFormat] == "" {
-		return fmt.Errorf("response_format: %q; it is pcm, wav or mp3", o.ResponseFormat)
+		return fmt.Errorf("response_format: %q; it is pcm, wav, mp3 or opus", o.ResponseFormat)
 	}
 	if o.StreamFormat != "" && o.StreamFormat != "audio" && o.StreamFormat != "sse" {
 		return fmt.Errorf("stream_format: %q; it is audio or sse", o.StreamFormat)

@@ -67,7 +67,7 @@ func TestRequest(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	livetest.Keys(t, Defaults, map[string]func(*Options){
-		"response_format": func(o *Options) { o.ResponseFormat = "opus" }, "stream_format": func(o *Options) { o.StreamFormat = "ws" },
+		"response_format": func(o *Options) { o.ResponseFormat = "aac" }, "stream_format": func(o *Options) { o.StreamFormat = "ws" },
 		"speed": func(o *Options) { o.Speed = -1 }, "sample_rate": func(o *Options) { o.SampleRate = 0 }, "url": func(o *Options) { o.URL = "ws://x" }, "timeout": func(o *Options) { o.Timeout = -1 },
 	})
 }

@@ -4,16 +4,14 @@ package ttsbench
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"time"
 
 	"firstsound/audio"
 	"firstsound/clocks"
-	"firstsound/clocks/socket"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/live"
 )
@@ -32,17 +30,18 @@ type Outcome string
 // The outcomes.
 const (
 	OK          Outcome = "ok"
-	Inaudible   Outcome = "inaudible"   // there was sound, and none to be heard by the rule of audio.Audible
-	Empty       Outcome = "empty"       // there was no sound
-	Refused     Outcome = "refused"     // the service refused the request
-	Closed      Outcome = "closed"      // it closed the connection
-	Unreachable Outcome = "unreachable" // there is no connection, or no TLS on it
-	Failed      Outcome = "failed"      // anything else, in the words of the error
-	Interrupted Outcome = "interrupted" // the run ended first
+	Inaudible   Outcome = "inaudible"                  // there was sound, and none to be heard by the rule of audio.Audible
+	Empty       Outcome = "empty"                      // there was no sound
+	Timeout             = Outcome(failure.Timeout)     // nothing came in time
+	Refused             = Outcome(failure.Refused)     // the service refused the request
+	Closed              = Outcome(failure.Closed)      // it closed the connection
+	Unreachable         = Outcome(failure.Unreachable) // there is no connection, or no TLS on it
+	Failed              = Outcome(failure.Failed)      // anything else, in the words of the error
+	Interrupted Outcome = "interrupted"                // the run ended first
 )
 
 // Outcomes are all of them, in the order in which they are shown.
-var Outcomes = []Outcome{OK, Inaudible, Empty, Refused, Closed, Unreachable, Failed, Interrupted}
+var Outcomes = []Outcome{OK, Inaudible, Empty, Timeout, Refused, Closed, Unreachable, Failed, Interrupted}
 
 // A Trial is one text as it was spoken. Times are in nanoseconds from the moment
 // at which the text was handed over; those that never came are absent.
@@ -238,11 +237,6 @@ func since(at, asked time.Duration) *time.Duration {
 
 // outcome says what kind of failure err is; nil is OK.
 func outcome(ctx context.Context, err error) Outcome {
-	var status *live.StatusError
-	var closed *socket.CloseError
-	var dead net.Error
-	var clear tls.RecordHeaderError
-	var unknown *tls.CertificateVerificationError
 	switch {
 	case err == nil:
 		return OK
@@ -250,12 +244,6 @@ func outcome(ctx context.Context, err error) Outcome {
 		return Interrupted
 	case errors.Is(err, live.ErrNoSound):
 		return Empty
-	case errors.As(err, &status):
-		return Refused
-	case errors.As(err, &closed):
-		return Closed
-	case errors.As(err, &dead), errors.As(err, &clear), errors.As(err, &unknown):
-		return Unreachable
 	}
-	return Failed
+	return Outcome(failure.Of(err))
 }

@@ -124,7 +124,7 @@ func TestOneChunk(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	for want, f := range map[Outcome]fake{
 		OK: {parts: []part{{ms, 500 * ms, true}}}, Inaudible: {parts: []part{{ms, 500 * ms, false}}}, Empty: {},
-		Refused: {err: &live.StatusError{Status: 401}}, Closed: {err: &socket.CloseError{Code: 1011}},
+		Timeout: {err: live.Silent(time.Second)}, Refused: {err: &live.StatusError{Status: 401}}, Closed: {err: &socket.CloseError{Code: 1011}},
 		Unreachable: {err: &net.OpError{Op: "dial", Err: errors.New("x")}}, Failed: {parts: []part{{ms, 500 * ms, true}}, err: errors.New("sorry")},
 	} {
 		x := one(t, f)

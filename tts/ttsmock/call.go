@@ -12,12 +12,13 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/mockserver"
 )
 
 // A call is a connection or an HTTP request at work.
 type call struct {
 	s      *Server
-	faults faults
+	faults mockserver.Faults
 
 	mu     sync.Mutex // over the truth and what follows
 	truth  Truth
@@ -31,7 +32,7 @@ func (s *Server) newCall(protocol, requestID string) *call {
 	if requestID == "" {
 		requestID = fmt.Sprintf("ttsmock-%d", n)
 	}
-	c := &call{s: s, faults: drawFaults(s.faults, s.o.source("ttsmock.faults", requestID, 0))}
+	c := &call{s: s, faults: mockserver.Draw(s.faults, s.o.source("ttsmock.faults", requestID, 0))}
 	c.truth = Truth{Number: n, RequestID: requestID, Protocol: protocol, Pieces: []Spoken{}}
 	return c
 }
@@ -109,9 +110,9 @@ func (c *call) speak(ctx context.Context, p piece, out sink) (time.Duration, err
 	c.mu.Unlock()
 	id := c.truth.RequestID + "/" + p.id
 	first := o.draw(o.FirstAudio, "ttsmock.first", id, n)
-	if c.faults.has("wrong_rate") {
+	if c.faults.Has("wrong_rate") && p.format.encoding != "opus" {
 		c.strike("wrong_rate")
-		p.format.rate = c.faults.number("wrong_rate")
+		p.format.rate = c.faults.Number("wrong_rate")
 	}
 	m := making{call: c, piece: p, out: out, said: Spoken{ID: p.id, Text: p.text, Arrived: p.arrived, Rate: p.format.rate}}
 	defer m.note()
@@ -119,14 +120,14 @@ func (c *call) speak(ctx context.Context, p piece, out sink) (time.Duration, err
 		c.s.clock.SleepUntil(ctx, began+first)
 		return c.s.clock.Now(), err
 	}
-	if c.faults.has("empty") {
+	if c.faults.Has("empty") {
 		c.strike("empty")
 		return began + first, c.s.clock.SleepUntil(ctx, began+first)
 	}
 	m.said.Lead = o.draw(o.LeadSilence, "ttsmock.lead", id, n)
-	if c.faults.has("silence") {
+	if c.faults.Has("silence") {
 		c.strike("silence")
-		m.said.Lead += c.faults.duration("silence")
+		m.said.Lead += c.faults.Duration("silence")
 	}
 	rate := p.format.rate
 	m.lead = audio.Samples(m.said.Lead, rate)
@@ -143,7 +144,7 @@ func (c *call) refusal(p piece) error {
 		return &refusalError{fmt.Sprintf("the text has %d characters; %d is the limit", n, c.s.o.MaxText)}
 	case strings.TrimSpace(p.text) == "":
 		return &refusalError{"there is no text"}
-	case c.faults.has("error"):
+	case c.faults.Has("error"):
 		c.strike("error")
 		return &refusalError{c.faults["error"]}
 	}
@@ -160,6 +161,7 @@ type making struct {
 	total int    // samples
 	sent  int    // samples
 	odd   []byte // of a chunk that was cut in the middle of a sample
+	opus  *opus  // nil: the format has no memory
 }
 
 func (m *making) note() {
@@ -172,18 +174,24 @@ func (m *making) note() {
 // make sends all of pcm, the first chunk at at.
 func (m *making) make(ctx context.Context, at time.Duration, pcm []int16) (time.Duration, error) {
 	o, rate := &m.s.o, m.piece.format.rate
+	if m.piece.format.encoding == "opus" {
+		var err error
+		if m.opus, err = newOpus(); err != nil {
+			return at, err
+		}
+	}
 	m.total = len(pcm)
 	size := max(1, audio.Samples(o.Chunk, rate))
 	length := func(n int) time.Duration { return time.Duration(float64(audio.Span(n, rate)) * o.RTF) }
-	if m.faults.has("huge") {
+	if m.faults.Has("huge") {
 		m.strike("huge")
 		at += length(max(0, len(pcm)-size))
 		size = max(1, len(pcm))
 	}
 	for len(pcm) > 0 {
-		if m.faults.has("stall") && m.sent > 0 && m.sent-size <= 0 {
+		if m.faults.Has("stall") && m.sent > 0 && m.sent-size <= 0 {
 			m.strike("stall")
-			at += m.faults.duration("stall")
+			at += m.faults.Duration("stall")
 		}
 		if err := m.s.clock.SleepUntil(ctx, at); err != nil {
 			return at, err
@@ -202,15 +210,19 @@ func (m *making) make(ctx context.Context, at time.Duration, pcm []int16) (time.
 
 // send sends a chunk that is due at at. In the middle of the sound faults strike.
 func (m *making) send(at time.Duration, pcm []int16, last bool) error {
-	sound := append(m.odd, m.piece.format.encode(pcm)...)
+	sound, ready, err := m.encode(pcm, last)
+	if err != nil {
+		return err
+	}
+	sound = append(m.odd, sound...)
 	m.odd = nil
-	if m.faults.has("odd") && !last && len(sound) > 1 {
+	if m.faults.Has("odd") && !last && len(sound) > 1 {
 		m.strike("odd")
 		sound, m.odd = sound[:len(sound)-1], []byte{sound[len(sound)-1]}
 	}
 	if m.sent > 0 || last {
 		for _, kind := range []string{"close", "drop", "truncated"} {
-			if m.faults.has(kind) {
+			if m.faults.Has(kind) {
 				m.strike(kind)
 				return &brokenError{kind, sound}
 			}
@@ -223,10 +235,20 @@ func (m *making) send(at time.Duration, pcm []int16, last bool) error {
 	m.said.Chunks = append(m.said.Chunks, now)
 	m.said.Sizes = append(m.said.Sizes, len(sound))
 	m.said.LateMax = max(m.said.LateMax, now-at)
-	if m.sent += len(pcm); m.said.Audible == nil && m.sent > m.lead {
+	if m.sent += len(pcm); m.said.Audible == nil && ready > m.lead {
 		m.said.Audible = &now
 	}
 	return nil
+}
+
+// encode returns pcm as bytes, and how many samples of the piece a player has with
+// them.
+func (m *making) encode(pcm []int16, last bool) (sound []byte, ready int, err error) {
+	if m.opus == nil {
+		return m.piece.format.encode(pcm), m.sent + len(pcm), nil
+	}
+	sound, err = m.opus.push(pcm, last)
+	return sound, m.opus.ready(), err
 }
 
 // told notes that the end of the last piece with an id is about to be told.

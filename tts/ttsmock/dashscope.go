@@ -51,7 +51,7 @@ func (d *dashScope) message(m map[string]any, at time.Duration) error {
 		p := inner(m, "payload", "parameters")
 		kind, _ := text(p, "format")
 		d.id, d.buffered, d.chars = id, "", 0
-		d.format = format{encoding: map[string]string{"pcm": "s16", "wav": "s16"}[kind], rate: number(p, "sample_rate"), wav: kind == "wav"}
+		d.format = format{encoding: map[string]string{"pcm": "s16", "wav": "s16", "opus": "opus"}[kind], rate: number(p, "sample_rate"), wav: kind == "wav"}
 		if err := d.format.check(); err != nil {
 			return d.failed(id, err.Error())
 		}
@@ -60,8 +60,8 @@ func (d *dashScope) message(m map[string]any, at time.Duration) error {
 		}
 		if d.format.wav {
 			f := d.format
-			if d.faults.has("wrong_rate") {
-				f.rate = d.faults.number("wrong_rate")
+			if d.faults.Has("wrong_rate") {
+				f.rate = d.faults.Number("wrong_rate")
 			}
 			_, err := d.conn.Send(false, f.header())
 			return err

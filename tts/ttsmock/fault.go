@@ -1,13 +1,10 @@
 package ttsmock
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
-	"time"
 
 	"firstsound/audio"
-	"firstsound/clocks/random"
+	"firstsound/clocks/mockserver"
 )
 
 // FaultHelp lists the faults, one a line.
@@ -35,87 +32,22 @@ var faultValues = map[string]string{
 	"silence": "1s", "huge": "", "odd": "", "wrong_rate": "8000", "stall": "2s", "garbage": "", "close": "1011", "drop": "", "truncated": "", "no_end": "",
 }
 
-// A fault is one that was asked for.
-type fault struct {
-	name, value string
-	p           float64
-}
-
-func parseFaults(texts []string) ([]fault, error) {
-	var all []fault
-	for _, text := range texts {
-		f := fault{p: 1}
-		head, p, chance := strings.Cut(text, ",p=")
-		if chance {
-			var err error
-			if f.p, err = strconv.ParseFloat(p, 64); err != nil || random.Probability("p", f.p) != nil {
-				return nil, fmt.Errorf("faults: %q: p lies between 0 and 1", text)
+func parseFaults(texts []string) ([]mockserver.Fault, error) {
+	return mockserver.ParseFaults(texts, faultValues, FaultHelp, func(f mockserver.Fault) error {
+		switch f.Name {
+		case "slow", "silence", "stall":
+			return f.CheckDuration()
+		case "close":
+			return f.CheckCode(1000, 4999)
+		case "refuse":
+			return f.CheckCode(400, 599)
+		case "wrong_rate":
+			n, err := strconv.Atoi(f.Value)
+			if err != nil {
+				return err
 			}
+			return audio.CheckRate(n)
 		}
-		name, value, given := strings.Cut(head, "=")
-		usual, ok := faultValues[name]
-		if !ok {
-			return nil, fmt.Errorf("faults: %q is none of\n%s", text, FaultHelp)
-		}
-		if given && usual == "" {
-			return nil, fmt.Errorf("faults: %q: %s takes no value", text, name)
-		}
-		if f.name, f.value = name, usual; given {
-			f.value = value
-		}
-		if err := checkFault(f); err != nil {
-			return nil, fmt.Errorf("faults: %q: %w", text, err)
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
-func checkFault(f fault) error {
-	switch f.name {
-	case "slow", "silence", "stall":
-		d, err := time.ParseDuration(f.value)
-		if err != nil {
-			return err
-		}
-		return random.NotNegative(f.name, d)
-	case "refuse", "close":
-		n, err := strconv.Atoi(f.value)
-		if err == nil && (f.name == "refuse" && (n < 400 || n > 599) || f.name == "close" && (n < 1000 || n > 4999)) {
-			err = fmt.Errorf("%d is no such code", n)
-		}
-		return err
-	case "wrong_rate":
-		n, err := strconv.Atoi(f.value)
-		if err != nil {
-			return err
-		}
-		return audio.CheckRate(n)
-	}
-	return nil
-}
-
-// faults are those of one connection: values by name.
-type faults map[string]string
-
-func drawFaults(all []fault, src random.Source) faults {
-	drawn := faults{}
-	for _, f := range all {
-		if src.Chance(f.p) {
-			drawn[f.name] = f.value
-		}
-	}
-	return drawn
-}
-
-func (f faults) has(name string) bool { _, ok := f[name]; return ok }
-
-func (f faults) duration(name string) time.Duration {
-	d, _ := time.ParseDuration(f[name]) // checked by checkFault
-	return d
-}
-
-func (f faults) number(name string) int {
-	n, _ := strconv.Atoi(f[name]) // checked by checkFault
-	return n
+		return nil
+	})
 }

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"firstsound/clocks/mockserver"
 )
 
 // A request is one over HTTP, for a piece of text.
@@ -45,7 +47,7 @@ func (c *call) answer(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	defer context.AfterFunc(r.Context(), func() { cancel(context.Cause(r.Context())) })()
 	q := &request{call: c, r: r}
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
-	if at, kernel := c.s.arrived(r); err == nil {
+	if at, kernel := mockserver.Arrived(c.s.clock, r); err == nil {
 		c.truth.Arrived, c.truth.Kernel = at, kernel
 		err = json.Unmarshal(data, &q.body)
 	}
@@ -76,19 +78,19 @@ func (q *request) speak(ctx context.Context, w http.ResponseWriter) {
 		began = true
 		q.truth.Status = http.StatusOK
 		w.Header().Set("Content-Type", q.mime)
-		if q.faults.has("type") {
+		if q.faults.Has("type") {
 			q.strike("type")
 			w.Header().Set("Content-Type", q.faults["type"])
 		}
 		if q.format.wav {
 			f := q.format
-			if q.faults.has("wrong_rate") {
-				f.rate = q.faults.number("wrong_rate")
+			if q.faults.Has("wrong_rate") {
+				f.rate = q.faults.Number("wrong_rate")
 			}
 			q.write(w, f.header())
 		}
 	}
-	if q.faults.has("error_200") {
+	if q.faults.Has("error_200") {
 		q.strike("error_200")
 		q.truth.Status = http.StatusOK
 		w.Header().Set("Content-Type", "application/json")
@@ -96,7 +98,7 @@ func (q *request) speak(ctx context.Context, w http.ResponseWriter) {
 		q.done("fault")
 		return
 	}
-	garbage := q.faults.has("garbage") && q.event != nil
+	garbage := q.faults.Has("garbage") && q.event != nil
 	_, err := q.call.speak(ctx, piece{text: q.text, arrived: q.truth.Arrived, format: q.format}, func(sound []byte, _, _ int) error {
 		begin()
 		if garbage {
@@ -129,7 +131,7 @@ func (q *request) speak(ctx context.Context, w http.ResponseWriter) {
 		panic(http.ErrAbortHandler)
 	}
 	begin()
-	if q.faults.has("no_end") {
+	if q.faults.Has("no_end") {
 		q.strike("no_end")
 		flow.Flush()
 		<-ctx.Done()
@@ -169,6 +171,8 @@ func openAI(q *request) {
 		q.mime = "audio/pcm"
 	case "wav":
 		q.format.wav, q.mime = true, "audio/wav"
+	case "opus":
+		q.format, q.mime = format{encoding: "opus", rate: opusRate}, "audio/opus"
 	default:
 		q.format.encoding = ""
 	}
@@ -185,17 +189,18 @@ func openAI(q *request) {
 func elevenLabs(q *request) {
 	q.text = q.field("text")
 	q.format = elevenFormat(q.r.URL.Query().Get("output_format"))
-	q.mime = "audio/pcm"
-	if q.format.encoding != "s16" {
+	q.mime = map[string]string{"s16": "audio/pcm", "opus": "audio/ogg"}[q.format.encoding]
+	if q.mime == "" {
 		q.mime = "audio/basic"
 	}
 }
 
-// elevenFormat reads an output_format, such as pcm_24000.
+// elevenFormat reads an output_format, such as pcm_24000 or opus_48000_64.
 func elevenFormat(name string) format {
 	kind, rate, _ := strings.Cut(name, "_")
+	rate, _, _ = strings.Cut(rate, "_")
 	n, err := strconv.Atoi(rate)
-	encoding := map[string]string{"pcm": "s16", "ulaw": "mulaw", "alaw": "alaw"}[kind]
+	encoding := map[string]string{"pcm": "s16", "ulaw": "mulaw", "alaw": "alaw", "opus": "opus"}[kind]
 	if err != nil {
 		encoding = ""
 	}

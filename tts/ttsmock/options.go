@@ -5,8 +5,8 @@
 // By their paths: …/audio/speech is OpenAI's; /v1/text-to-speech/VOICE,
 // …/stream, …/stream-input and …/multi-stream-input are ElevenLabs'; /tts/bytes,
 // /tts/sse and /tts/websocket Cartesia's; /v1/speak is Deepgram's, over HTTP and
-// as a WebSocket; /api-ws/v1/inference DashScope's (CosyVoice). Wyoming is a
-// server of its own. It makes raw sound and WAV, not MP3 or Opus.
+// as a WebSocket; /synthesize is Piper's; /api-ws/v1/inference DashScope's
+// (CosyVoice). Wyoming is a server of its own. It makes raw sound, WAV, and Opus in Ogg, not MP3.
 package ttsmock
 
 import (
@@ -151,14 +151,17 @@ func toneAt(rate int) []int16 {
 
 // A format is how sound is sent.
 type format struct {
-	encoding string // s16, f32, mulaw or alaw
+	encoding string // s16, f32, mulaw, alaw or opus
 	rate     int
 	wav      bool
 }
 
 func (f format) check() error {
 	if f.encoding == "" {
-		return errors.New("the mock makes no such sound: ask for pcm, wav, mulaw or alaw")
+		return errors.New("the mock makes no such sound: ask for pcm, wav, mulaw, alaw or opus")
+	}
+	if f.encoding == "opus" && (f.rate != opusRate || f.wav) {
+		return fmt.Errorf("the mock makes Opus at %d samples a second, in Ogg", opusRate)
 	}
 	return audio.CheckRate(f.rate)
 }

@@ -23,7 +23,7 @@ func TestParseFaults(t *testing.T) {
 	for line := range strings.Lines(FaultHelp) {
 		if name := strings.Fields(line)[0]; !strings.HasPrefix(name, "Each") {
 			all, err := parseFaults([]string{name + ",p=0.5"})
-			if err != nil || len(all) != 1 || all[0].p != 0.5 {
+			if err != nil || len(all) != 1 || all[0].P != 0.5 {
 				t.Errorf("%s: %v, %v", name, all, err)
 			}
 			if n, _, _ := strings.Cut(name, "="); faultValues[n] == "" && n != name {
@@ -107,7 +107,7 @@ func FuzzReadEvent(f *testing.F) {
 func FuzzFaults(f *testing.F) {
 	f.Add("stall=2s,p=0.5")
 	f.Fuzz(func(t *testing.T, text string) {
-		if all, err := parseFaults([]string{text}); err == nil && (len(all) != 1 || !(all[0].p >= 0 && all[0].p <= 1)) {
+		if all, err := parseFaults([]string{text}); err == nil && (len(all) != 1 || !(all[0].P >= 0 && all[0].P <= 1)) {
 			t.Errorf("%+v", all)
 		}
 	})

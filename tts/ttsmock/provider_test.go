@@ -2,14 +2,20 @@ package ttsmock_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"net"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/clockstest"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/ttsmock"
 	"firstsound/tts/ttstest"
@@ -133,27 +139,29 @@ func TestFaults(t *testing.T) {
 	const words = "the voice is out of order"
 	for _, test := range []struct {
 		fault string
+		kind  failure.Kind
 		want  func(provider) string // in the error; empty: there is none
 		skip  func(provider) bool
 	}{
-		{fault: "refuse=401", want: all("401 Unauthorized: "), skip: named("wyoming")},
-		{fault: "refuse=429", want: all("refused with 429"), skip: named("wyoming")},
-		{fault: "slow=15s", want: all("within 10s|nothing came for 10s"), skip: named("wyoming")},
-		{fault: "error=" + words, want: all(words)},
-		{fault: "error_200=" + words, want: all(words), skip: func(p provider) bool { return !p.http }},
-		{fault: "type=text/html", want: all("text/html"), skip: func(p provider) bool { return !p.http }},
+		{fault: "refuse=401", kind: failure.Refused, want: all("401 Unauthorized: "), skip: named("wyoming")},
+		{fault: "refuse=429", kind: failure.Refused, want: all("refused with 429"), skip: named("wyoming")},
+		{fault: "slow=15s", kind: failure.Timeout, want: all("within 10s|nothing came for 10s"), skip: named("wyoming")},
+		{fault: "error=" + words, kind: failure.Failed, want: all(words)},
+		{fault: "error_200=" + words, kind: failure.Failed, want: all(words), skip: func(p provider) bool { return !p.http }},
+		{fault: "type=text/html", kind: failure.Failed, want: all("text/html"), skip: func(p provider) bool { return !p.http }},
 		{fault: "type=application/octet-stream", want: all(""), skip: func(p provider) bool { return !p.http || p.name == "openai/sse" }},
-		{fault: "empty", want: all("sent no sound")},
+		{fault: "empty", kind: failure.Failed, want: all("sent no sound")},
 		{fault: "silence=3s", want: all("")},
 		{fault: "huge", want: all("")},
 		{fault: "odd", want: all("")},
 		{fault: "stall=2s", want: all("")},
-		{fault: "stall=20s", want: all("nothing came for 10s")},
-		{fault: "garbage", want: all("JSON"), skip: func(p provider) bool { return p.http && p.name != "openai/sse" }},
-		{fault: "close=1011", want: all("1011|EOF|closed"), skip: func(provider) bool { return false }},
-		{fault: "drop", want: all("1006|EOF|closed|reset")},
-		{fault: "truncated", want: all("1006|EOF|closed|ended|reset")},
-		{fault: "no_end", want: all("nothing came for 10s|code 1000")},
+		{fault: "stall=20s", kind: failure.Timeout, want: all("nothing came for 10s")},
+		{fault: "garbage", kind: failure.Failed, want: all("JSON"), skip: func(p provider) bool { return p.http && p.name != "openai/sse" }},
+		{fault: "close=1011", kind: failure.Closed, want: all("1011|EOF|closed"), skip: func(provider) bool { return false }},
+		{fault: "drop", kind: failure.Closed, want: all("1006|EOF|closed|reset")},
+		{fault: "truncated", kind: failure.Closed, want: all("1006|EOF|closed|ended|reset")},
+		{fault: "no_end", kind: failure.Timeout, want: all("nothing came for 10s"), skip: named("elevenlabs/stream-input")},
+		{fault: "no_end", kind: failure.Closed, want: all("code 1000"), skip: func(p provider) bool { return p.name != "elevenlabs/stream-input" }},
 		// Nobody can know the rate of what has no header: it is as much too short.
 		{fault: "wrong_rate=8000", want: all(""), skip: func(p provider) bool { return !p.header }},
 	} {
@@ -171,16 +179,64 @@ func TestFaults(t *testing.T) {
 					if s.err != nil || s.lasts != 1 || s.sound.Duration() < 2*time.Second {
 						t.Errorf("%d ends, %v of sound, %v", s.lasts, s.sound.Duration(), s.err)
 					}
-				} else if s.err == nil || !containsAny(s.err.Error(), strings.Split(want, "|")) {
-					t.Errorf("the error is %v; it should tell of %q", s.err, want)
-				}
-				if s.err != nil && (strings.Contains(s.err.Error(), secret) || !strings.HasPrefix(s.err.Error(), "tts: "+strings.Split(p.name, "/")[0]+": ")) {
-					t.Errorf("the error is %v", s.err)
+				} else {
+					p.judge(t, s.err, want, test.kind)
 				}
 				name, _, _ := strings.Cut(test.fault, "=")
 				if len(told) != 1 || told[0].Fault != name {
 					t.Errorf("the mock tells %+v", told)
 				}
+			})
+		}
+	}
+}
+
+// judge says whether an error tells of one of the words, is counted as its kind,
+// names the service, and shows no key.
+func (p provider) judge(t *testing.T, err error, words string, kind failure.Kind) {
+	t.Helper()
+	switch {
+	case err == nil || !containsAny(err.Error(), strings.Split(words, "|")):
+		t.Errorf("the error is %v; it should tell of %q", err, words)
+	case failure.Of(err) != kind:
+		t.Errorf("the error %q is counted as %s, not as %s", err, failure.Of(err), kind)
+	case strings.Contains(err.Error(), secret) || !strings.HasPrefix(err.Error(), "tts: "+strings.Split(p.name, "/")[0]+": "):
+		t.Errorf("the error is %v", err)
+	}
+}
+
+// So is what is wrong with the way to a service.
+func TestWays(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	for name, test := range map[string]struct {
+		by    way
+		words string
+		kind  failure.Kind
+	}{
+		"no such name":           {way{fails: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "mock", IsNotFound: true}}}, "lookup mock: no such host", failure.Unreachable},
+		"nobody listens":         {way{fails: &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}}, "connection refused", failure.Unreachable},
+		"no TLS":                 {way{client: &tls.Config{}}, "first record does not look like a TLS handshake|HTTP response to HTTPS client", failure.Unreachable},
+		"an unknown certificate": {way{client: &tls.Config{}, mock: server.TLS}, "certificate", failure.Unreachable},
+		"a slow loris":           {way{wraps: clockstest.Drip}, "within 10s|nothing came for 10s", failure.Timeout},
+	} {
+		for _, p := range providers {
+			if p.name == "wyoming" && test.by.client != nil {
+				continue
+			}
+			t.Run(name+"/"+p.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := clocks.NewReal()
+					w := newWorldBy(t, c, p, exact(), test.by)
+					s := say(c, w, "x", sentence)
+					p.judge(t, s.err, test.words, test.kind)
+					if took := s.ended - s.began; took > 40*time.Second {
+						t.Errorf("it took %v", took)
+					}
+					if _, err := w.close(); err != nil {
+						t.Error(err)
+					}
+				})
 			})
 		}
 	}

@@ -4,26 +4,21 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"firstsound/clocks"
-	"firstsound/clocks/arrival"
+	"firstsound/clocks/mockserver"
 )
 
 // A Server is the mock. Several Serve and ServeWyoming may run at once.
 type Server struct {
 	clock  clocks.Clock
 	o      Options
-	faults []fault
+	faults []mockserver.Fault
 	calls  atomic.Int64
 }
 
@@ -36,77 +31,15 @@ func New(clock clocks.Clock, o Options) (*Server, error) {
 	return &Server{clock: clock, o: o, faults: f}, nil
 }
 
-const (
-	headerTimeout = 10 * time.Second
-	maxRequest    = 1 << 20
-)
+const maxRequest = 1 << 20
 
 // Serve answers what comes over the connections that l accepts until ctx ends,
 // over TLS if config is not nil. It closes l.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
-	inner, cancel := clocks.WithCancel(ctx, s.clock)
-	defer cancel(nil)
-	var open sync.WaitGroup // connections and handlers: nothing is left when Serve returns
-	h := &http.Server{ReadHeaderTimeout: headerTimeout, ErrorLog: log.New(io.Discard, "", 0)}
-	h.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		open.Add(1)
-		defer open.Done()
-		s.serve(inner, w, r)
-	})
-	h.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if t, ok := c.(*tls.Conn); ok {
-			c = t.NetConn()
-		}
-		return context.WithValue(ctx, connKey{}, c)
+	if err := mockserver.Serve(ctx, s.clock, l, config, s.serve); err != nil {
+		return fmt.Errorf("ttsmock: %w", err)
 	}
-	h.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			open.Add(1)
-		}
-		if state == http.StateClosed || state == http.StateHijacked {
-			open.Done()
-		}
-	}
-	closed := make(chan struct{})
-	ending := clocks.OnEnd(inner, s.clock, func() {
-		h.Close()
-		close(closed)
-	})
-	own := arrival.Listen(l, s.clock)
-	serve := func() error { return h.Serve(own) }
-	if config != nil {
-		h.TLSConfig = config.Clone()
-		serve = func() error { return h.ServeTLS(own, "", "") }
-	}
-	err := serve()
-	if errors.Is(err, http.ErrServerClosed) {
-		<-closed
-		open.Wait()
-		return nil
-	}
-	ending.Stop()
-	h.Close()
-	return fmt.Errorf("ttsmock: %w", err)
-}
-
-type connKey struct{}
-
-// arrived returns when the last bytes of a request reached the host.
-func (s *Server) arrived(r *http.Request) (time.Duration, bool) {
-	if c, ok := r.Context().Value(connKey{}).(*arrival.Conn); ok && c.Last().N > 0 {
-		return c.Last().Arrived, c.Last().Kernel
-	}
-	return s.clock.Now(), false
-}
-
-// requestID returns the client's name for its request.
-func requestID(r *http.Request) string {
-	for _, name := range []string{"X-Request-Id", "X-Client-Request-Id"} {
-		if id := r.Header.Get(name); id != "" {
-			return id
-		}
-	}
-	return ""
+	return nil
 }
 
 // authorized says whether a request has one of the keys, in any of the places
@@ -156,6 +89,8 @@ func find(r *http.Request) (rt route, ok bool) {
 		return route{name: "cartesia-" + last, http: cartesiaHTTP}, true
 	case strings.HasSuffix(path, "/v1/speak"):
 		return route{name: "deepgram", http: deepgramHTTP, talk: newDeepgram}, true
+	case last == "synthesize":
+		return route{name: "piper", http: piperHTTP}, true
 	case strings.HasSuffix(path, "/api-ws/v1/inference"):
 		return route{name: "dashscope", talk: newDashScope}, true
 	}
@@ -164,24 +99,24 @@ func find(r *http.Request) (rt route, ok bool) {
 
 // serve answers one request.
 func (s *Server) serve(ctx context.Context, w http.ResponseWriter, r *http.Request) {
-	arrived, kernel := s.arrived(r)
+	arrived, kernel := mockserver.Arrived(s.clock, r)
 	upgrade := strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 	rt, ok := find(r)
 	if !ok || upgrade && rt.talk == nil || !upgrade && rt.http == nil {
 		writeError(w, http.StatusNotFound, "there is nothing of that kind at "+r.URL.Path)
 		return
 	}
-	c := s.newCall(rt.name, requestID(r))
+	c := s.newCall(rt.name, mockserver.RequestID(r))
 	c.truth.Arrived, c.truth.Kernel = arrived, kernel
-	if c.faults.has("slow") {
+	if c.faults.Has("slow") {
 		c.strike("slow")
-		s.clock.Sleep(r.Context(), c.faults.duration("slow"))
+		s.clock.Sleep(r.Context(), c.faults.Duration("slow"))
 	}
 	w.Header().Set("X-Request-Id", c.truth.RequestID)
 	status := 0
-	if c.faults.has("refuse") {
+	if c.faults.Has("refuse") {
 		c.strike("refuse")
-		status = c.faults.number("refuse")
+		status = c.faults.Number("refuse")
 	} else if !s.authorized(r) {
 		status = http.StatusUnauthorized
 	}

@@ -69,7 +69,7 @@ func (c *call) converse(ctx context.Context, w http.ResponseWriter, r *http.Requ
 // tear ends the connection as a fault has it.
 func (t *talk) tear(broken *brokenError) {
 	if broken.kind == "close" {
-		t.conn.Close(t.faults.number("close"), "closed in the middle of the sound (simulated)")
+		t.conn.Close(t.faults.Number("close"), "closed in the middle of the sound (simulated)")
 		return
 	}
 	stamps := t.conn.Stamps()
@@ -144,7 +144,7 @@ func (t *talk) say(d dialog, p piece, out sink, then func() error) {
 	m := t.mouthOf(p.id)
 	m.do(func(ctx context.Context) error {
 		p.ready = m.ready
-		garbage := t.faults.has("garbage")
+		garbage := t.faults.Has("garbage")
 		made, err := t.speak(ctx, p, func(sound []byte, done, total int) error {
 			if garbage {
 				garbage = false
@@ -168,7 +168,7 @@ func (t *talk) say(d dialog, p piece, out sink, then func() error) {
 
 // end calls then, unless the end is never told.
 func (t *talk) end(id string, then func() error) error {
-	if t.faults.has("no_end") {
+	if t.faults.Has("no_end") {
 		t.strike("no_end")
 		return nil
 	}

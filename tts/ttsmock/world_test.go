@@ -2,6 +2,7 @@ package ttsmock_test
 
 import (
 	"context"
+	"crypto/tls"
 	"iter"
 	"net"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"firstsound/tts/elevenlabs"
 	"firstsound/tts/live"
 	"firstsound/tts/openai"
+	"firstsound/tts/piper"
 	"firstsound/tts/ttsmock"
 	"firstsound/tts/wyoming"
 )
@@ -39,8 +41,12 @@ type provider struct {
 // secret is the key that no error may show.
 const secret = "sk-not-to-be-seen"
 
-func reach(o live.Options) live.Options {
-	o.Key = secret
+// reach adds the key and the mock's address, over TLS if o has it.
+func reach(o live.Options, scheme, path string) live.Options {
+	if o.TLS != nil {
+		scheme += "s"
+	}
+	o.Key, o.URL = secret, scheme+"://192.0.2.1"+path
 	return o
 }
 
@@ -48,6 +54,8 @@ var providers = []provider{
 	{name: "openai/pcm", rate: 24000, http: true, make: openAI(nil)},
 	{name: "openai/wav", header: true, rate: 24000, http: true, make: openAI(func(o *openai.Options) { o.ResponseFormat = "wav" })},
 	{name: "openai/sse", rate: 24000, http: true, make: openAI(func(o *openai.Options) { o.StreamFormat = "sse" })},
+	{name: "openai/opus", rate: 48000, http: true, make: openAI(func(o *openai.Options) { o.ResponseFormat = "opus" })},
+	{name: "elevenlabs/opus", rate: 48000, http: true, make: elevenLabs(func(o *elevenlabs.Options) { o.API, o.OutputFormat = elevenlabs.Stream, "opus_48000_64" })},
 	{name: "elevenlabs/stream", rate: 24000, http: true, make: elevenLabs(func(o *elevenlabs.Options) { o.API = elevenlabs.Stream })},
 	{name: "elevenlabs/stream-input", rate: 8000, words: true, make: elevenLabs(func(o *elevenlabs.Options) { o.API, o.OutputFormat = elevenlabs.StreamInput, "ulaw_8000" })},
 	{name: "elevenlabs/multi", rate: 24000, words: true, make: elevenLabs(nil)},
@@ -58,10 +66,17 @@ var providers = []provider{
 	{name: "deepgram/http", header: true, rate: 16000, http: true, make: deepgramWith(func(o *deepgram.Options) { o.API, o.Container, o.SampleRate = "http", "wav", 16000 })},
 	{name: "cosyvoice/pcm", rate: 24000, make: cosy(nil)},
 	{name: "cosyvoice/wav", header: true, rate: 22050, make: cosy(func(o *cosyvoice.Options) { o.Format, o.SampleRate = "wav", 22050 })},
+	{name: "cosyvoice/opus", rate: 48000, make: cosy(func(o *cosyvoice.Options) { o.Format, o.SampleRate = "opus", 48000 })},
+	{name: "deepgram/mulaw", rate: 8000, make: deepgramWith(func(o *deepgram.Options) { o.Encoding, o.SampleRate = "mulaw", 8000 })},
+	{name: "cartesia/mulaw", rate: 8000, make: cartesiaWith(func(o *cartesia.Options) { o.Encoding, o.SampleRate = "pcm_mulaw", 8000 })},
+	{name: "piper", header: true, rate: 22050, http: true, make: func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
+		o := piper.Defaults()
+		o.Options = reach(l, "http", "")
+		return piper.New(c, o)
+	}},
 	{name: "wyoming", header: true, rate: 22050, make: func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
 		o := wyoming.Defaults()
-		o.Options = reach(l)
-		o.URL = "tcp://192.0.2.1:10200"
+		o.Options = reach(l, "tcp", ":10200")
 		return wyoming.New(c, o)
 	}},
 }
@@ -69,8 +84,7 @@ var providers = []provider{
 func openAI(change func(*openai.Options)) func(clocks.Clock, live.Options) (tts.Synthesizer, error) {
 	return func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
 		o := openai.Defaults()
-		o.Options = reach(l)
-		o.URL = "http://192.0.2.1/v1"
+		o.Options = reach(l, "http", "/v1")
 		if change != nil {
 			change(&o)
 		}
@@ -81,8 +95,7 @@ func openAI(change func(*openai.Options)) func(clocks.Clock, live.Options) (tts.
 func elevenLabs(change func(*elevenlabs.Options)) func(clocks.Clock, live.Options) (tts.Synthesizer, error) {
 	return func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
 		o := elevenlabs.Defaults()
-		o.Options = reach(l)
-		o.URL = "http://192.0.2.1"
+		o.Options = reach(l, "http", "")
 		if change != nil {
 			change(&o)
 		}
@@ -93,8 +106,7 @@ func elevenLabs(change func(*elevenlabs.Options)) func(clocks.Clock, live.Option
 func cartesiaWith(change func(*cartesia.Options)) func(clocks.Clock, live.Options) (tts.Synthesizer, error) {
 	return func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
 		o := cartesia.Defaults()
-		o.Options = reach(l)
-		o.URL = "ws://192.0.2.1"
+		o.Options = reach(l, "ws", "")
 		if change != nil {
 			change(&o)
 		}
@@ -105,8 +117,7 @@ func cartesiaWith(change func(*cartesia.Options)) func(clocks.Clock, live.Option
 func deepgramWith(change func(*deepgram.Options)) func(clocks.Clock, live.Options) (tts.Synthesizer, error) {
 	return func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
 		o := deepgram.Defaults()
-		o.Options = reach(l)
-		o.URL = "ws://192.0.2.1"
+		o.Options = reach(l, "ws", "")
 		if change != nil {
 			change(&o)
 		}
@@ -117,8 +128,7 @@ func deepgramWith(change func(*deepgram.Options)) func(clocks.Clock, live.Option
 func cosy(change func(*cosyvoice.Options)) func(clocks.Clock, live.Options) (tts.Synthesizer, error) {
 	return func(c clocks.Clock, l live.Options) (tts.Synthesizer, error) {
 		o := cosyvoice.Defaults()
-		o.Options = reach(l)
-		o.URL = "ws://192.0.2.1"
+		o.Options = reach(l, "ws", "")
 		if change != nil {
 			change(&o)
 		}
@@ -148,6 +158,18 @@ type world struct {
 const delay, connect = 5 * time.Millisecond, 30 * time.Millisecond
 
 func newWorld(t testing.TB, c clocks.Clock, p provider, o ttsmock.Options) *world {
+	return newWorldBy(t, c, p, o, way{})
+}
+
+// A way is how the mock is reached. The zero value is a good one.
+type way struct {
+	fails  error                                     // nobody can be reached
+	wraps  func(c clocks.Clock, n net.Conn) net.Conn // nil: nothing
+	client *tls.Config                               // nil: in the clear
+	mock   *tls.Config                               // nil: it speaks in the clear
+}
+
+func newWorldBy(t testing.TB, c clocks.Clock, p provider, o ttsmock.Options, by way) *world {
 	w := &world{clock: c, network: llmmock.Pipe(c, llmmock.Link{Delay: random.Const(delay), Connect: random.Const(connect)})}
 	o.Truth = func(x ttsmock.Truth) {
 		w.mu.Lock()
@@ -160,12 +182,22 @@ func newWorld(t testing.TB, c clocks.Clock, p provider, o ttsmock.Options) *worl
 	}
 	var ctx context.Context
 	w.served, ctx = clocks.NewGroup(context.Background(), c)
-	serve := func(ctx context.Context, l net.Listener) error { return mock.Serve(ctx, l, nil) }
+	serve := func(ctx context.Context, l net.Listener) error { return mock.Serve(ctx, l, by.mock) }
 	if p.name == "wyoming" {
 		serve = mock.ServeWyoming
 	}
 	w.served.Go("mock", func() error { return serve(ctx, w.network) })
-	if w.Synthesizer, err = p.make(c, live.Options{Dial: w.network.Dial}); err != nil {
+	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if by.fails != nil {
+			return nil, by.fails
+		}
+		n, err := w.network.Dial(ctx, network, addr)
+		if err == nil && by.wraps != nil {
+			n = by.wraps(c, n)
+		}
+		return n, err
+	}
+	if w.Synthesizer, err = p.make(c, live.Options{Dial: dial, TLS: by.client}); err != nil {
 		t.Fatal(err)
 	}
 	return w

@@ -9,11 +9,10 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
-	"firstsound/clocks"
 	"firstsound/clocks/arrival"
+	"firstsound/clocks/mockserver"
 )
 
 // wyomingRate is the rate of Piper's voices of medium quality.
@@ -22,37 +21,16 @@ const wyomingRate = 22050
 // ServeWyoming answers the connections that l accepts in the Wyoming protocol
 // until ctx ends. It closes l.
 func (s *Server) ServeWyoming(ctx context.Context, l net.Listener) error {
-	inner, cancel := clocks.WithCancel(ctx, s.clock)
-	defer cancel(nil)
-	own := arrival.Listen(l, s.clock)
-	ending := clocks.OnEnd(inner, s.clock, func() { own.Close() })
-	defer ending.Stop()
-	var open sync.WaitGroup
-	defer open.Wait()
-	for {
-		conn, err := own.Accept()
-		if err != nil {
-			cancel(nil)
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("ttsmock: %w", err)
-		}
-		open.Add(1)
-		s.clock.Go("a client of wyoming", func() {
-			defer open.Done()
-			s.wyoming(inner, conn)
-		})
+	if err := mockserver.ServeConns(ctx, s.clock, l, s.wyoming); err != nil {
+		return fmt.Errorf("ttsmock: %w", err)
 	}
+	return nil
 }
 
 // wyoming is one connection. It takes one event after the other.
-func (s *Server) wyoming(ctx context.Context, conn net.Conn) {
+func (s *Server) wyoming(ctx context.Context, conn *arrival.Conn) {
 	c := s.newCall("wyoming", "")
 	c.truth.Arrived = s.clock.Now()
-	ending := clocks.OnEnd(ctx, s.clock, func() { conn.Close() })
-	defer ending.Stop()
-	defer conn.Close()
 	r := bufio.NewReader(conn)
 	var ready time.Duration
 	for {
@@ -65,10 +43,8 @@ func (s *Server) wyoming(ctx context.Context, conn net.Conn) {
 			c.done("complete")
 			return
 		}
-		at := s.clock.Now()
-		if stamped, ok := conn.(*arrival.Conn); ok {
-			at, c.truth.Kernel = stamped.Last().Arrived, stamped.Last().Kernel
-		}
+		at := conn.Last().Arrived
+		c.truth.Kernel = conn.Last().Kernel
 		switch kind {
 		case "describe":
 			err = writeEvent(conn, "info", map[string]any{"tts": []any{map[string]any{"name": "ttsmock", "installed": true, "voices": []any{}}}}, nil)
@@ -94,8 +70,8 @@ func (s *Server) wyoming(ctx context.Context, conn net.Conn) {
 // synthesize speaks one text.
 func (c *call) synthesize(ctx context.Context, conn net.Conn, p piece) (time.Duration, error) {
 	rate := p.format.rate
-	if c.faults.has("wrong_rate") {
-		rate = c.faults.number("wrong_rate")
+	if c.faults.Has("wrong_rate") {
+		rate = c.faults.Number("wrong_rate")
 	}
 	about := map[string]any{"rate": rate, "width": 2, "channels": 1}
 	started := false
@@ -104,7 +80,7 @@ func (c *call) synthesize(ctx context.Context, conn net.Conn, p piece) (time.Dur
 			return nil
 		}
 		started = true
-		if c.faults.has("garbage") {
+		if c.faults.Has("garbage") {
 			c.strike("garbage")
 			if _, err := io.WriteString(conn, "this is no event\n"); err != nil {
 				return err
@@ -127,7 +103,7 @@ func (c *call) synthesize(ctx context.Context, conn net.Conn, p piece) (time.Dur
 	if err != nil {
 		return made, err
 	}
-	if c.faults.has("no_end") {
+	if c.faults.Has("no_end") {
 		c.strike("no_end")
 		return made, nil
 	}

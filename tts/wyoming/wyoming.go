@@ -20,6 +20,7 @@ import (
 	"firstsound/audio"
 	"firstsound/clocks"
 	"firstsound/clocks/arrival"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/live"
 )
@@ -87,11 +88,11 @@ func (s *Synthesizer) Speak(ctx context.Context, req tts.Request, text iter.Seq[
 // timeout returns how long the server may be silent.
 func (s *Synthesizer) timeout() time.Duration { return cmp.Or(s.o.Timeout, live.DefaultTimeout) }
 
-var errGone = errors.New("the server closed the connection")
+var errGone = failure.Errorf(failure.Closed, "the server closed the connection")
 
 // connect opens a connection, and reads it from then on.
 func (s *Synthesizer) connect(ctx context.Context) (*line, error) {
-	ctx, cancel := clocks.WithTimeout(ctx, s.clock, s.timeout(), fmt.Errorf("there was no connection within %v", s.timeout()))
+	ctx, cancel := clocks.WithTimeout(ctx, s.clock, s.timeout(), live.Unconnected(s.timeout()))
 	defer cancel()
 	conn, err := s.o.Dialer()(ctx, "tcp", s.addr)
 	if err != nil {
@@ -129,7 +130,7 @@ func (s *Synthesizer) say(ctx context.Context, l *line, req tts.Request, text st
 	}
 	var d live.Decoder
 	for {
-		limited, cancel := clocks.WithTimeout(ctx, s.clock, s.timeout(), fmt.Errorf("nothing came for %v", s.timeout()))
+		limited, cancel := clocks.WithTimeout(ctx, s.clock, s.timeout(), live.Silent(s.timeout()))
 		e, ok := l.events.Get(limited)
 		cause := context.Cause(limited)
 		cancel()
@@ -254,7 +255,7 @@ func readEvent(r *bufio.Reader) (e event, err error) {
 // cutOff makes the end of a stream in an event an error.
 func cutOff(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		return errors.New("the connection ended in the middle of an event")
+		return failure.Errorf(failure.Closed, "the connection ended in the middle of an event")
 	}
 	return err
 }

@@ -4,6 +4,7 @@ package mocktest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"firstsound/audio"
 	"firstsound/clocks"
 	"firstsound/clocks/clockstest"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/random"
 )
 
@@ -23,6 +25,9 @@ import (
 type Mock struct {
 	Server *asrmock.Server
 
+	way      line
+	clock    clocks.Clock
+	located  bool // by URL
 	incoming *clocks.Queue[net.Conn]
 	cancel   context.CancelCauseFunc
 	served   *clocks.Group
@@ -30,9 +35,21 @@ type Mock struct {
 	truth    []asrmock.Truth
 }
 
+// A line says what is wrong with the way to a mock. The zero value is a good one.
+type line struct {
+	fails error                                     // nobody can be reached
+	wraps func(c clocks.Clock, n net.Conn) net.Conn // nil: nothing
+	tls   bool                                      // addresses are of TLS …
+	certs *tls.Config                               // … and this is the mock's; nil: it speaks in the clear all the same
+}
+
 // Start runs a mock on c, by Wyoming's protocol if wyoming.
 func Start(t testing.TB, c clocks.Clock, o asrmock.Options, wyoming bool) *Mock {
-	m := &Mock{incoming: clocks.NewQueue[net.Conn](c, "connections")}
+	return start(t, c, o, wyoming, line{})
+}
+
+func start(t testing.TB, c clocks.Clock, o asrmock.Options, wyoming bool, way line) *Mock {
+	m := &Mock{way: way, clock: c, incoming: clocks.NewQueue[net.Conn](c, "connections")}
 	o.Truth = func(x asrmock.Truth) {
 		m.mu.Lock()
 		m.truth = append(m.truth, x)
@@ -49,16 +66,31 @@ func Start(t testing.TB, c clocks.Clock, o asrmock.Options, wyoming bool) *Mock 
 		if wyoming {
 			return m.Server.ServeWyoming(ctx, m)
 		}
-		return m.Server.Serve(ctx, m, nil)
+		return m.Server.Serve(ctx, m, way.certs)
 	})
 	return m
 }
 
 // Dial connects to the mock.
 func (m *Mock) Dial(context.Context, string, string) (net.Conn, error) {
+	if m.way.fails != nil {
+		return nil, m.way.fails
+	}
 	near, far := net.Pipe()
 	m.incoming.Put(far)
+	if m.way.wraps != nil {
+		return m.way.wraps(m.clock, near), nil
+	}
 	return near, nil
+}
+
+// URL returns the mock's address with a scheme, http or ws, and a path.
+func (m *Mock) URL(scheme, path string) string {
+	m.located = true
+	if m.way.tls {
+		scheme += "s"
+	}
+	return scheme + "://mock" + path
 }
 
 // Accept implements net.Listener.
@@ -108,6 +140,10 @@ type Setup struct {
 	Finalizes bool
 	Change    func(o *asrmock.Options)
 	Failing   string // the fault of the service that fails; empty: error
+
+	Kinds map[string]failure.Kind // of the errors of faults, where they are others than usual
+	way   line
+	huge  bool // all sound comes at once
 }
 
 type pair struct {
@@ -149,7 +185,7 @@ func (s Setup) start(t testing.TB, c clocks.Clock, u *audio.Utterance, faults ..
 	if s.Change != nil {
 		s.Change(&o)
 	}
-	m := Start(t, c, o, s.Wyoming)
+	m := start(t, c, o, s.Wyoming, s.way)
 	r, err := s.New(c, m)
 	if err != nil {
 		t.Fatal(err)
@@ -182,6 +218,7 @@ type Trial struct {
 	Err     error
 	Ended   time.Duration // when it returned, on the clock that the trial began with
 	Truth   []asrmock.Truth
+	located bool // the recognizer has the mock's address from it
 }
 
 // Hear recognizes u in a bubble, with the faults, and finalize if it is not nil.
@@ -193,7 +230,11 @@ func (s Setup) Hear(t *testing.T, u *audio.Utterance, change func(*asr.Request, 
 		if change != nil {
 			change(&req, c)
 		}
-		for res, err := range r.Recognize(ctx, req, asrtest.NewSpeech(c, u)) {
+		speech := audio.Speech(asrtest.NewSpeech(c, u))
+		if s.huge {
+			speech = whole{speech}
+		}
+		for res, err := range r.Recognize(ctx, req, speech) {
 			if err != nil {
 				trial.Err = err
 				break
@@ -203,6 +244,7 @@ func (s Setup) Hear(t *testing.T, u *audio.Utterance, change func(*asr.Request, 
 		trial.Ended = c.Now()
 		s.close(r)
 		trial.Truth = m.Stop()
+		trial.located = m.located
 		return nil
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func (x *session) respond(t time.Duration) {
 		x.strike(fault)
 		switch fault {
 		case "error":
-			x.send(object{"type": "error", "error": object{"type": "server_error", "code": "server_error", "message": x.s.faults["error"]}})
+			x.send(object{"type": "error", "error": object{"type": "server_error", "code": "server_error", "message": x.faults["error"]}})
 		case "garbage":
 			x.write(true, []byte("<html>Bad Gateway</html>"))
 		}
@@ -45,8 +45,10 @@ func (x *session) respond(t time.Duration) {
 		x.strike("silent")
 		a.lead = a.total
 	}
-	x.at(due, a.create)
-	x.at(first, func() { a.delta(first) })
+	x.at(due, func() {
+		a.create()
+		x.at(first, func() { a.delta(first) })
+	})
 }
 
 func (a *answer) create() {
@@ -123,7 +125,7 @@ func (a *answer) delta(due time.Duration) {
 	if t.FirstSound == nil && a.sent > a.lead {
 		t.FirstSound = &at
 	}
-	switch words, failed := x.s.faults["failed"]; {
+	switch words, failed := x.faults["failed"]; {
 	case x.closing():
 	case failed:
 		x.strike("failed")

@@ -13,66 +13,13 @@ import (
 	"firstsound/audio"
 	"firstsound/audio/realtime"
 	"firstsound/audio/realtime/mock"
+	"firstsound/audio/realtime/realtimetest"
 	"firstsound/clocks"
-	"firstsound/clocks/clockstest"
 	"firstsound/clocks/random"
 	"firstsound/clocks/socket"
-	"firstsound/llm/llmmock"
 )
 
 const ms = time.Millisecond
-
-// said is a tone with the given bounds in silence.
-func said(start, end time.Duration) *audio.Utterance {
-	u := &audio.Utterance{ID: "tone", Start: start, End: end, Sound: audio.Frame{Rate: 24000, PCM: make([]int16, audio.Samples(end+100*ms, 24000))}}
-	for i := audio.Samples(start, 24000); i < audio.Samples(end, 24000); i++ {
-		u.Sound.PCM[i] = int16(6000 * math.Sin(2*math.Pi*150*float64(i)/24000))
-	}
-	return u
-}
-
-// exact are options without chance: 500 ms of silence, 20 to tell of it, 10 to
-// create the answer, 300 to its first sound, which has 100 ms of silence at its
-// head and 600 of a tone, in pieces of 100 ms every 30 ms.
-func exact() mock.Options {
-	o := mock.Defaults()
-	o.Endpoint, o.Create, o.First = random.Const(20*ms), random.Const(10*ms), random.Const(300*ms)
-	o.Lead, o.Length, o.Gap = random.Const(100*ms), random.Const(600*ms), random.Const(30*ms)
-	o.Keys = []string{"sk-right"}
-	return o
-}
-
-// inBubble calls f with a mock and options to reach it, and returns the truth.
-func inBubble(t *testing.T, o mock.Options, f func(ctx context.Context, c clocks.Clock, o realtime.Options) error) (all []mock.Truth) {
-	t.Helper()
-	err := clockstest.Real(t, func(ctx context.Context, c clocks.Clock) error {
-		truths := clocks.NewQueue[mock.Truth](c, "truths")
-		o.Truth = truths.Put
-		server, err := mock.New(c, o)
-		if err != nil {
-			return err
-		}
-		n := llmmock.Pipe(c, llmmock.Link{})
-		inner, cancel := context.WithCancel(ctx)
-		served := clocks.NewQueue[error](c, "the end of the mock")
-		go func() { served.Put(server.Serve(inner, n, nil)) }()
-		r := realtime.Defaults()
-		r.URL, r.Dial, r.Key, r.Timeout = "ws://mock/v1/realtime", n.Dial, "sk-right", 5*time.Second
-		err = f(ctx, c, r)
-		cancel()
-		if end, _ := served.Get(ctx); err == nil {
-			err = end
-		}
-		n.Wait()
-		truths.Close()
-		all = slices.Collect(truths.All(ctx))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
 
 func at(d time.Duration) *time.Duration { return &d }
 
@@ -104,12 +51,12 @@ func TestExact(t *testing.T) {
 		{"one huge piece", func(m *mock.Options, _ *realtime.Options) { m.Faults = []string{"huge"} }, 1830 * ms, 2130 * ms, 2130 * ms, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := exact()
+			m := realtimetest.Exact()
 			o := realtime.Options{}
 			c.change(&m, &o)
 			var turn realtime.Turn
 			var began time.Duration
-			truths := inBubble(t, m, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+			truths := realtimetest.InBubble(t, m, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 				c.change(&mock.Options{}, &o)
 				s, err := realtime.Dial(ctx, clock, o)
 				if err != nil {
@@ -118,7 +65,7 @@ func TestExact(t *testing.T) {
 				defer s.Close()
 				clock.Sleep(ctx, 777*ms)
 				began = clock.Now()
-				turn, err = s.Turn(ctx, realtime.Request{Utterance: said(300*ms, 1300*ms)})
+				turn, err = s.Turn(ctx, realtime.Request{Utterance: realtimetest.Said(300*ms, 1300*ms)})
 				return err
 			})
 			if len(turn.Answers) != 1 {
@@ -166,14 +113,14 @@ func TestExact(t *testing.T) {
 
 // A second turn on the same session is as the first.
 func TestTurns(t *testing.T) {
-	inBubble(t, exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+	realtimetest.InBubble(t, realtimetest.Exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 		s, err := realtime.Dial(ctx, clock, o)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
 		for i := range 3 {
-			turn, err := s.Turn(ctx, realtime.Request{Utterance: said(100*ms, 800*ms)})
+			turn, err := s.Turn(ctx, realtime.Request{Utterance: realtimetest.Said(100*ms, 800*ms)})
 			if err != nil {
 				return err
 			}
@@ -191,10 +138,10 @@ func TestPause(t *testing.T) {
 		pause    time.Duration
 		speeches int
 	}{{450 * ms, 1}, {560 * ms, 2}} {
-		u := said(100*ms, 1600*ms)
+		u := realtimetest.Said(100*ms, 1600*ms)
 		clear(u.Sound.PCM[audio.Samples(600*ms, 24000):audio.Samples(600*ms+c.pause, 24000)])
 		var turn realtime.Turn
-		truths := inBubble(t, exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+		truths := realtimetest.InBubble(t, realtimetest.Exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 			s, err := realtime.Dial(ctx, clock, o)
 			if err != nil {
 				return err
@@ -216,17 +163,17 @@ func TestPause(t *testing.T) {
 
 // The caller cuts the answer off: by a word, and by speaking.
 func TestCut(t *testing.T) {
-	long := exact()
+	long := realtimetest.Exact()
 	long.Length = random.Const(5 * time.Second)
-	for _, say := range []*audio.Utterance{nil, said(0, 500*ms)} {
+	for _, say := range []*audio.Utterance{nil, realtimetest.Said(0, 500*ms)} {
 		var turn realtime.Turn
-		truths := inBubble(t, long, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+		truths := realtimetest.InBubble(t, long, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 			s, err := realtime.Dial(ctx, clock, o)
 			if err != nil {
 				return err
 			}
 			defer s.Close()
-			turn, err = s.Turn(ctx, realtime.Request{Utterance: said(300*ms, 1300*ms), Cut: &realtime.Cut{After: 400 * ms, Say: say}})
+			turn, err = s.Turn(ctx, realtime.Request{Utterance: realtimetest.Said(300*ms, 1300*ms), Cut: &realtime.Cut{After: 400 * ms, Say: say}})
 			return err
 		})
 		a := turn.Answers[0]
@@ -268,18 +215,18 @@ func TestFaults(t *testing.T) {
 		{"slow=9s", "", "no session within 5s"}, {"", "sk-wrong", "401 Unauthorized"},
 	} {
 		t.Run(c.fault+c.key, func(t *testing.T) {
-			m := exact()
+			m := realtimetest.Exact()
 			if c.fault != "" {
 				m.Faults = []string{c.fault}
 			}
-			truths := inBubble(t, m, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+			truths := realtimetest.InBubble(t, m, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 				if c.key != "" {
 					o.Key = c.key
 				}
 				turn := realtime.Turn{}
 				s, err := realtime.Dial(ctx, clock, o)
 				if err == nil {
-					turn, err = s.Turn(ctx, realtime.Request{Utterance: said(300*ms, 1300*ms)})
+					turn, err = s.Turn(ctx, realtime.Request{Utterance: realtimetest.Said(300*ms, 1300*ms)})
 					s.Close()
 					if len(turn.Late) < 60 {
 						return fmt.Errorf("%d frames are kept of what was measured", len(turn.Late))
@@ -302,15 +249,15 @@ func TestFaults(t *testing.T) {
 
 // Silence is no first sound, and says so.
 func TestSilent(t *testing.T) {
-	m := exact()
+	m := realtimetest.Exact()
 	m.Faults = []string{"silent"}
-	inBubble(t, m, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+	realtimetest.InBubble(t, m, func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 		s, err := realtime.Dial(ctx, clock, o)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		turn, err := s.Turn(ctx, realtime.Request{Utterance: said(300*ms, 1300*ms)})
+		turn, err := s.Turn(ctx, realtime.Request{Utterance: realtimetest.Said(300*ms, 1300*ms)})
 		if err != nil {
 			return err
 		}
@@ -325,14 +272,14 @@ func TestSilent(t *testing.T) {
 // The caller hangs up: the cause is the error, at once.
 func TestHangUp(t *testing.T) {
 	why := errors.New("hang up")
-	truths := inBubble(t, exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+	truths := realtimetest.InBubble(t, realtimetest.Exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 		call, cancel := clocks.WithCancel(ctx, clock)
 		s, err := realtime.Dial(call, clock, o)
 		if err != nil {
 			return err
 		}
 		clock.At(555*ms, func() { cancel(why) })
-		_, err = s.Turn(call, realtime.Request{Utterance: said(300*ms, 1300*ms)})
+		_, err = s.Turn(call, realtime.Request{Utterance: realtimetest.Said(300*ms, 1300*ms)})
 		if !errors.Is(err, why) || clock.Now() != 555*ms {
 			return fmt.Errorf("%v at %v", err, clock.Now())
 		}
@@ -346,7 +293,7 @@ func TestHangUp(t *testing.T) {
 
 // What a client must not say is refused, and the session goes on.
 func TestRefused(t *testing.T) {
-	inBubble(t, exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
+	realtimetest.InBubble(t, realtimetest.Exact(), func(ctx context.Context, clock clocks.Clock, o realtime.Options) error {
 		conn, err := socket.Dial(ctx, clock, o.URL, socket.Options{Dial: o.Dial, Header: map[string][]string{"Authorization": {"Bearer sk-right"}}})
 		if err != nil {
 			return err

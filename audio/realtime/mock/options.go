@@ -10,13 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
+	"firstsound/clocks/mockserver"
 	"firstsound/clocks/random"
 )
 
@@ -69,7 +67,7 @@ func (o Options) Check() error {
 	if o.MaxAudio <= 0 {
 		return fmt.Errorf("max_audio: %v; it is above 0", o.MaxAudio)
 	}
-	_, err := readFaults(o.Faults)
+	_, err := parseFaults(o.Faults)
 	return cmp.Or(err, random.NotNegative("silence", o.Silence))
 }
 
@@ -95,40 +93,25 @@ odd              the deltas have half samples at their ends
 huge             all sound comes in one delta
 deaf             the speech is never noticed
 refuse=401       the connection is refused with this status
-slow=5s          session.created comes so much later`
+slow=5s          session.created comes so much later
+Each with ,p=0.5: the probability that a session has it.`
 
-// readFaults returns the values by the names.
-func readFaults(list []string) (map[string]string, error) {
-	known := map[string]string{}
-	for line := range strings.Lines(FaultHelp) {
-		name, value, _ := strings.Cut(strings.Fields(line)[0], "=")
-		known[name] = value
-	}
-	chosen := map[string]string{}
-	for _, text := range list {
-		name, value, given := strings.Cut(text, "=")
-		usual, ok := known[name]
-		if !ok {
-			return nil, fmt.Errorf("faults: %q is none of\n%s", text, FaultHelp)
+// faultValues are the faults and what their value is when none is given.
+var faultValues = map[string]string{
+	"no_response": "", "silent": "", "error": "the server had an error (simulated)", "failed": "the server had an error (simulated)",
+	"close": "1011", "drop": "", "garbage": "", "odd": "", "huge": "", "deaf": "", "refuse": "401", "slow": "5s",
+}
+
+func parseFaults(texts []string) ([]mockserver.Fault, error) {
+	return mockserver.ParseFaults(texts, faultValues, FaultHelp, func(f mockserver.Fault) error {
+		switch f.Name {
+		case "slow":
+			return f.CheckDuration()
+		case "close":
+			return f.CheckCode(1000, 4999)
+		case "refuse":
+			return f.CheckCode(400, 599)
 		}
-		if given && usual == "" {
-			return nil, fmt.Errorf("faults: %q: %s takes no value", text, name)
-		}
-		if !given {
-			if value = usual; value == "WORDS" {
-				value = "the server had an error (simulated)"
-			}
-		}
-		var err error
-		if name == "slow" {
-			_, err = time.ParseDuration(value)
-		} else if slices.Contains([]string{"close", "refuse"}, name) {
-			_, err = strconv.Atoi(value)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("faults: %q: %w", text, err)
-		}
-		chosen[name] = value
-	}
-	return chosen, nil
+		return nil
+	})
 }

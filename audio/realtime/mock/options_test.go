@@ -19,8 +19,13 @@ func TestOptions(t *testing.T) {
 	if d, _ := o.First.Constant(); o.Silence != 300*time.Millisecond || d != time.Second || o.Check() != nil {
 		t.Errorf("%+v, %v", o, o.Check())
 	}
-	if f, err := readFaults(o.Faults); err != nil || f["refuse"] != "401" || len(f) != 2 {
+	if f, err := parseFaults(append(o.Faults, "close=4000,p=0.5")); err != nil || len(f) != 3 || f[0].Value != "401" || f[2].Value != "4000" || f[2].P != 0.5 {
 		t.Errorf("%v, %v", f, err)
+	}
+	for name := range faultValues {
+		if !strings.Contains("\n"+FaultHelp, "\n"+name) {
+			t.Errorf("the help does not tell of %s", name)
+		}
 	}
 	if err := o.Decode(nil); err != nil {
 		t.Error(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"firstsound/audio/realtime/realtimetest"
 	"firstsound/clocks"
 	"firstsound/clocks/random"
 	"firstsound/llm/llmmock"
@@ -38,7 +39,7 @@ func TestOpenAI(t *testing.T) {
 	}
 	dir := t.TempDir()
 	var pcm bytes.Buffer
-	for _, x := range said(100*ms, 600*ms).Sound.PCM {
+	for _, x := range realtimetest.Said(100*ms, 600*ms).Sound.PCM {
 		pcm.Write([]byte{byte(x), byte(x >> 8)})
 	}
 	for name, data := range map[string][]byte{"ca.pem": ca, "pcm": pcm.Bytes()} {
@@ -47,7 +48,7 @@ func TestOpenAI(t *testing.T) {
 		}
 	}
 
-	o := exact()
+	o := realtimetest.Exact()
 	o.Keys = []string{"test-key"}
 	o.Gap = random.Const(60 * ms) // time to cut the answer off
 	o.Length = random.Const(time.Second)

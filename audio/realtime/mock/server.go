@@ -3,21 +3,15 @@ package mock
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"firstsound/clocks"
-	"firstsound/clocks/arrival"
+	"firstsound/clocks/mockserver"
 	"firstsound/clocks/socket"
 )
 
@@ -25,9 +19,8 @@ import (
 type Server struct {
 	clock    clocks.Clock
 	o        Options
-	faults   map[string]string
+	faults   []mockserver.Fault
 	sessions atomic.Int64
-	busy     sync.WaitGroup
 }
 
 // New returns a Server on clock, which has to be a Real one.
@@ -35,52 +28,24 @@ func New(clock clocks.Clock, o Options) (*Server, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("realtime: mock: %w", err)
 	}
-	f, _ := readFaults(o.Faults) // checked
+	f, _ := parseFaults(o.Faults) // checked
 	return &Server{clock: clock, o: o, faults: f}, nil
 }
 
 // Serve answers what comes over l until ctx ends, over TLS if config is not nil.
 // When it returns, l is closed and all sessions have ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener, config *tls.Config) error {
-	ctx, cancel := clocks.WithCancel(ctx, s.clock)
-	web := &http.Server{
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0),
-		TLSConfig:         config,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			s.busy.Add(1)
-			defer s.busy.Done()
-			s.answer(ctx, w, r)
-		}),
+	if err := mockserver.Serve(ctx, s.clock, l, config, s.answer); err != nil {
+		return fmt.Errorf("realtime: mock: %w", err)
 	}
-	closed := make(chan struct{})
-	ending := clocks.OnEnd(ctx, s.clock, func() {
-		web.Close()
-		close(closed)
-	})
-	own := arrival.Listen(l, s.clock)
-	serve := func() error { return web.Serve(own) }
-	if config != nil {
-		serve = func() error { return web.ServeTLS(own, "", "") }
-	}
-	err := serve()
-	if errors.Is(err, http.ErrServerClosed) {
-		<-closed
-		err = nil
-	} else {
-		ending.Stop()
-		err = fmt.Errorf("realtime: mock: %w", err)
-	}
-	cancel(http.ErrServerClosed)
-	s.busy.Wait()
-	return err
+	return nil
 }
 
 // answer holds one session.
 func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) {
 	n := int(s.sessions.Add(1) - 1)
 	x := newSession(s, n)
-	if id := r.Header.Get("X-Request-Id"); id != "" {
+	if id := mockserver.RequestID(r); id != "" {
 		x.truth.RequestID = id
 	}
 	defer func() {
@@ -89,9 +54,9 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			s.o.Truth(x.truth)
 		}
 	}()
-	if status := s.refusal(r); status != 0 {
+	if status := x.refusal(r); status != 0 {
 		x.truth.Status, x.truth.Ended = status, "refused"
-		if s.faults["refuse"] != "" {
+		if x.faults.Has("refuse") {
 			x.truth.Fault = "refuse"
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -109,16 +74,15 @@ func (s *Server) answer(ctx context.Context, w http.ResponseWriter, r *http.Requ
 }
 
 // refusal returns the status with which a request is refused; 0: it is not.
-func (s *Server) refusal(r *http.Request) int {
-	if v, ok := s.faults["refuse"]; ok {
-		status, _ := strconv.Atoi(v) // checked
-		return status
+func (x *session) refusal(r *http.Request) int {
+	if x.faults.Has("refuse") {
+		return x.faults.Number("refuse")
 	}
 	if !strings.HasSuffix(strings.TrimRight(r.URL.Path, "/"), "/realtime") {
 		return http.StatusNotFound
 	}
 	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if s.o.Keys != nil && !slices.Contains(s.o.Keys, key) {
+	if keys := x.s.o.Keys; keys != nil && !slices.Contains(keys, key) {
 		return http.StatusUnauthorized
 	}
 	return 0

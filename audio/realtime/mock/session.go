@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
 	"firstsound/audio"
 	"firstsound/audio/vad"
 	"firstsound/clocks"
+	"firstsound/clocks/mockserver"
 	"firstsound/clocks/random"
 	"firstsound/clocks/socket"
 )
@@ -26,19 +26,19 @@ type object map[string]any
 // session is a conversation. Everything but the reader of the messages is called
 // one at a time, by hold.
 type session struct {
-	s     *Server
-	conn  *socket.Conn
-	write func(text bool, data []byte) (time.Duration, error) // conn's
-	todo  *clocks.Queue[func()]
-	truth Truth
-	seed  int
-	ended bool
+	s      *Server
+	conn   *socket.Conn
+	write  func(text bool, data []byte) (time.Duration, error) // conn's
+	todo   *clocks.Queue[func()]
+	truth  Truth
+	faults mockserver.Faults
+	seed   int
+	ended  bool
 
 	silence    time.Duration // that ends the speech
 	finds      bool          // the mock finds the end by itself
 	creates    bool          // … and answers then
 	interrupts bool          // speech stops the answer
-	update     json.RawMessage
 
 	odd    []byte
 	ear    *vad.Energy
@@ -72,6 +72,7 @@ type inbound struct {
 func newSession(s *Server, n int) *session {
 	x := &session{s: s, seed: n, silence: s.o.Silence, finds: true, creates: true, interrupts: true}
 	x.truth = Truth{RequestID: fmt.Sprintf("realtime-%d", n), Number: n, Arrived: s.clock.Now(), Speeches: []Speech{}, Responses: []Response{}}
+	x.faults = mockserver.Draw(s.faults, random.New(s.o.Seed, "realtime.mock.faults", n))
 	x.todo = clocks.NewQueue[func()](s.clock, "a session of the mock")
 	x.ear, _ = vad.NewEnergy(rate) // a rate to work with
 	return x
@@ -91,12 +92,10 @@ func (x *session) hold(ctx context.Context, conn *socket.Conn) {
 			x.todo.Put(func() { x.message(m.Data, m.Arrived) })
 		}
 	})
-	slow := time.Duration(0)
-	if v, ok := x.s.faults["slow"]; ok {
+	if x.has("slow") {
 		x.strike("slow")
-		slow, _ = time.ParseDuration(v) // checked
 	}
-	x.at(x.s.clock.Now()+slow, func() { x.send(object{"type": "session.created", "session": x.session()}) })
+	x.at(x.s.clock.Now()+x.faults.Duration("slow"), func() { x.send(object{"type": "session.created", "session": x.session()}) })
 	for !x.ended {
 		f, ok := x.todo.Get(inner)
 		if !ok {
@@ -133,7 +132,7 @@ func (x *session) end(how string) {
 	}
 }
 
-func (x *session) has(fault string) bool { _, ok := x.s.faults[fault]; return ok }
+func (x *session) has(fault string) bool { return x.faults.Has(fault) }
 
 func (x *session) strike(fault string) {
 	if !strings.Contains(","+x.truth.Fault+",", ","+fault+",") {
@@ -364,10 +363,9 @@ func tone(pcm []byte, at int) {
 
 // closing cuts the connection, if that is to happen now.
 func (x *session) closing() bool {
-	if v, ok := x.s.faults["close"]; ok {
+	if x.has("close") {
 		x.strike("close")
-		code, _ := strconv.Atoi(v) // checked
-		x.conn.Close(code, "closed in the midst of the answer by the mock")
+		x.conn.Close(x.faults.Number("close"), "closed in the midst of the answer by the mock")
 		x.end("fault")
 		return true
 	}

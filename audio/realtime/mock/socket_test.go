@@ -10,6 +10,7 @@ import (
 
 	"firstsound/audio/realtime"
 	"firstsound/audio/realtime/mock"
+	"firstsound/audio/realtime/realtimetest"
 	"firstsound/clocks"
 	"firstsound/clocks/random"
 	"firstsound/llm/llmmock"
@@ -50,7 +51,7 @@ func TestSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := exact()
+	o := realtimetest.Exact()
 	o.Length = random.Const(200 * ms)
 	addr, truths := onSocket(t, clock, o, config)
 	r := realtime.Defaults()
@@ -62,7 +63,7 @@ func TestSocket(t *testing.T) {
 	var answers []realtime.Answer
 	var late time.Duration
 	for range 3 {
-		turn, err := s.Turn(t.Context(), realtime.Request{Utterance: said(50*ms, 450*ms)})
+		turn, err := s.Turn(t.Context(), realtime.Request{Utterance: realtimetest.Said(50*ms, 450*ms)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,9 +22,9 @@ test: setup vet race short-fuzz short-bench ## everything: installs what the tes
 
 # What the tests use beyond Go: a C compiler for the race detector, SimPy to
 # compare the model of a server with, httpx to compare the streaming client
-# with, and the engines that speak, recognize and made the recordings. The
-# official SDKs, which the mocks are held against, are npm packages; so is Silero.
-PACKAGES = gcc libc6-dev flite libflite1 espeak-ng libpocketsphinx3 pocketsphinx-en-us python3-simpy python3-httpx
+# with, the engines that speak, recognize and made the recordings, and a browser that
+# calls. The official SDKs, which the mocks are held against, are npm packages; so is Silero.
+PACKAGES = gcc libc6-dev flite libflite1 espeak-ng libpocketsphinx3 pocketsphinx-en-us python3-simpy python3-httpx chromium-headless-shell
 SDKS     = cmd/firstsound/testdata/sdk asr/asrmock/testdata/sdk tts/ttsmock/testdata/sdk
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -81,8 +81,8 @@ call: build ## an agent and a caller over WebRTC, on this machine
 truth: ## the streaming client against the mock's truth and a plain httpx reader; on a machine that is left alone
 	FIRSTSOUND_TRUTH=1 $(GO) test -run TruthLong -count 1 -timeout 60m -v ./llm/llmmock/truthtest
 
-soak: ## a million turns, ten minutes of 200 streams, every diagnosis over many seeds: minutes to an hour
-	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 60m -v ./cmd/firstsound ./llm/diagnosis
+soak: ## a million turns, half an hour of calls, ten minutes of 200 streams, every diagnosis over many seeds: an hour
+	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 120m -v ./cmd/firstsound ./llm/diagnosis
 
 corpus: ## make the synthetic recordings again
 	sh audio/corpus/make.sh

@@ -44,14 +44,14 @@ func TestOnsetAfterCodec(t *testing.T) {
 		rise       time.Duration
 		early, max time.Duration
 	}{
-		{codec.PCMU, 8000, -100, 0, 3 * ms, 4 * ms},
-		{codec.PCMU, 8000, -55, 0, 3 * ms, 4 * ms},
-		{codec.PCMU, 8000, -70, 80 * ms, 3 * ms, 5 * ms},
-		{codec.PCMA, 8000, -70, 0, 3 * ms, 4 * ms},
-		{codec.Opus, 48000, -100, 0, 3 * ms, 11 * ms},
-		{codec.Opus, 48000, -70, 0, 3 * ms, 11 * ms},
-		{codec.Opus, 48000, -55, 0, 3 * ms, 11 * ms},
-		{codec.Opus, 48000, -70, 80 * ms, 3 * ms, 15 * ms},
+		{codec.PCMU, 8000, -100, 0, ms, ms},
+		{codec.PCMU, 8000, -55, 0, ms, ms},
+		{codec.PCMU, 8000, -70, 80 * ms, ms, 4 * ms},
+		{codec.PCMA, 8000, -70, 0, ms, ms},
+		{codec.Opus, 48000, -100, 0, 2 * ms, 8 * ms},
+		{codec.Opus, 48000, -70, 0, 2 * ms, 8 * ms},
+		{codec.Opus, 48000, -55, 0, 2 * ms, 8 * ms},
+		{codec.Opus, 48000, -70, 80 * ms, 3 * ms, 10 * ms},
 	} {
 		f := make0(c.rate, 2300*ms).noise(3, 0, c.noise).vowel(onset, 700*ms, c.rise).frame()
 		r := hear(t, coded(t, c.codec, f), nil)
@@ -83,7 +83,7 @@ func TestRecordings(t *testing.T) {
 			codec string
 			rate  int
 			max   time.Duration
-		}{{codec.PCMU, 8000, 9 * ms}, {codec.Opus, 48000, 17 * ms}} {
+		}{{codec.PCMU, 8000, 7 * ms}, {codec.Opus, 48000, 10 * ms}} {
 			sound := audio.Resample(f.Sound, c.rate)
 			m := make0(c.rate, 1500*ms+b.Start+600*ms).noise(uint64(i), 0, -70)
 			for k, x := range sound.PCM[:min(len(sound.PCM), len(m.x)-m.at(1500*ms))] {

@@ -156,7 +156,8 @@ func (s *Stream) play() {
 		}
 		// RTP's marker would say where an answer begins, but pion sets it on every packet.
 		paused := i == 0 || p.Index == s.packets[i-1].Index+1 && s.media[i] > s.media[i-1]+s.length(i-1)
-		b.Push(&playout.Packet{Seq: int(p.Index - first), Media: s.media[i], Arrival: p.Arrived, Duration: s.length(i), First: paused})
+		b.Push(&playout.Packet{Seq: int(p.Index - first), Media: s.media[i], Arrival: p.Arrived, Duration: s.length(i), First: paused,
+			Silent: !slices.ContainsFunc(p.Sound.PCM, func(x int16) bool { return x != 0 })})
 	}
 	b.End(last)
 	for at, ok := b.Next(); ok; at, ok = b.Next() {

@@ -42,42 +42,47 @@ func (s *Stream) compare(r *Report, t Turn, last int) {
 		r.ClippedWhy = fmt.Sprintf("the known answer: %v", err)
 		return
 	}
-	onset := r.FirstSound
-	if r.FirstSpeech != nil {
-		onset = r.FirstSpeech
+	// What comes first may be a part of the known answer, such as a beep, or not.
+	onsets := []*Moment{r.FirstSound}
+	if r.FirstSpeech != nil && r.FirstSpeech.Wire != r.FirstSound.Wire {
+		onsets = append(onsets, r.FirstSpeech)
 	}
-	heard := s.from(onset, last, matchTime)
-	if heard.Duration() < matchTime/3 {
-		r.ClippedWhy = fmt.Sprintf("only %v of the answer came", heard.Duration())
+	for _, onset := range onsets {
+		heard := s.from(onset, last, matchTime)
+		if heard.Duration() < matchTime/3 {
+			r.ClippedWhy = fmt.Sprintf("only %v of the answer came", heard.Duration())
+			return
+		}
+		place, speed, alike := find(heard, *t.Known, known.Start)
+		if alike < matchGood {
+			r.ClippedWhy = fmt.Sprintf("what was heard is not the known answer: correlation %.2f", alike)
+			continue
+		}
+		r.ClippedWhy, r.Speed, r.Clipped = "", &speed, new(time.Duration)
+		if clipped := place - known.Start; clipped > clipSlack {
+			*r.Clipped = clipped
+		}
 		return
 	}
-	most := matchMost
+}
+
+// find returns where in the known answer, whose speech begins at start, and at which
+// speed, the beginning of what was heard is, and how alike the two are.
+func find(heard, known audio.Frame, start time.Duration) (place time.Duration, speed, alike float64) {
 	x := samples(audio.Resample(heard, matchRate))
-	best, at, speed := 0.0, 0, 0.0
+	most, at := matchMost, 0
 	for _, v := range speeds() {
-		want := *t.Known
-		want.PCM = want.PCM[:min(len(want.PCM), audio.Samples(known.Start+most, want.Rate))]
+		want := known
+		want.PCM = want.PCM[:min(len(want.PCM), audio.Samples(start+most, want.Rate))]
 		most = speedMost
-		y := samples(stretched(want, v))
-		if c, i := correlate(x, y); c > best+0.05 {
-			best, at, speed = c, i, v
+		if c, i := correlate(x, samples(stretched(want, v))); c > alike+0.05 {
+			alike, at, speed = c, i, v
 		}
-		if best > matchSure {
+		if alike > matchSure {
 			break
 		}
 	}
-	if best < matchGood {
-		r.ClippedWhy = fmt.Sprintf("what was heard is not the known answer: correlation %.2f", best)
-		return
-	}
-	r.Speed = &speed
-	place := time.Duration(float64(audio.Span(at, matchRate)) * speed)
-	if clipped := place - known.Start; clipped > clipSlack {
-		r.Clipped = &clipped
-		return
-	}
-	none := time.Duration(0)
-	r.Clipped = &none
+	return time.Duration(float64(audio.Span(at, matchRate)) * speed), speed, alike
 }
 
 // stretched returns f as it sounds at matchRate when it is played speed times too

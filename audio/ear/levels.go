@@ -9,7 +9,7 @@ import (
 )
 
 // How sound is told from silence. The numbers were measured on speech with known
-// onsets in noise; TestOnset repeats the table.
+// onsets in noise; TestOnset repeats the table, and TestOnsetError what comes of them.
 const (
 	frameTime = 2 * time.Millisecond
 	flatten   = 5 * time.Millisecond // each side: a constant and a rumble below some 40 Hz are no sound
@@ -23,6 +23,8 @@ const (
 	soundFrames  = 30  // 60 ms, of which confirmed have to be loud
 	speechFrames = 100 // 200 ms
 	confirmed    = 0.6
+
+	sharp = 16 // the power of the frame after a sharp onset, by that before it: 12 dB
 
 	backFrames = 30  // 60 ms: how far an onset is followed back
 	backOver   = 3.0 // dB over the floor, down to which it is
@@ -152,11 +154,19 @@ func (s *Stream) wire(i int) time.Duration {
 
 func (s *Stream) loud(i int, threshold float64) bool { return float64(s.frames[i].level) > threshold }
 
+// paused says whether frame i begins after a pause of its sender that ends a sound: the
+// timestamps have gone on, and no packet is missing.
+func (s *Stream) paused(i int) bool {
+	p := int(s.frames[i].packet)
+	return s.frames[i].from == 0 && p > 0 && s.packets[p].Index == s.packets[p-1].Index+1 &&
+		s.media[p]-s.media[p-1]-s.length(p-1) >= quietRun*frameTime
+}
+
 // share returns which part of the n frames from i on is loud; those that are
 // missing at the end of the stream are not, and neither is what was made up.
 func (s *Stream) share(i, n int, threshold float64) float64 {
 	loud := 0
-	for j := i; j < min(len(s.frames), i+n); j++ {
+	for j := i; j < min(len(s.frames), i+n) && (j == i || !s.paused(j)); j++ {
 		if s.loud(j, threshold) && s.packets[s.frames[j].packet].Kind == Decoded {
 			loud++
 		}
@@ -171,7 +181,7 @@ func (s *Stream) follow(i int, floor, threshold float64) stretch {
 		sound.first = b
 	}
 	quiet, last := 0, i
-	for j := i; j < len(s.frames) && quiet < quietRun; j++ {
+	for j := i; j < len(s.frames) && quiet < quietRun && (j == i || !s.paused(j)); j++ {
 		if s.loud(j, threshold) {
 			quiet, last = 0, j
 		} else {
@@ -191,7 +201,7 @@ func (s *Stream) follow(i int, floor, threshold float64) stretch {
 		}
 		m := s.at(j)
 		if j == i {
-			m = s.at(sound.first)
+			m = s.onset(sound.first, floor)
 		}
 		sound.speech = &m
 		break
@@ -204,7 +214,7 @@ func (s *Stream) follow(i int, floor, threshold float64) stretch {
 	default:
 		sound.kind = "short"
 	}
-	sound.start = s.at(sound.first)
+	sound.start = s.onset(sound.first, floor)
 	p, frames := s.packets[s.frames[last].packet], s.frames[last]
 	end := min(len(p.Sound.PCM), int(frames.from)+audio.Samples(frameTime, s.rate))
 	sound.end = s.moment(int(frames.packet), end)
@@ -212,6 +222,35 @@ func (s *Stream) follow(i int, floor, threshold float64) stretch {
 }
 
 func (s *Stream) at(i int) Moment { return s.moment(int(s.frames[i].packet), int(s.frames[i].from)) }
+
+// onset returns where in frame i a sound begins that stands out of the floor. If it
+// begins sharply, that is the most likely place for the power to change from the
+// floor's to that of the next frame, if the samples are normal: otherwise such onsets
+// would be half a frame early in the mean. Soft ones are found late as it is.
+func (s *Stream) onset(i int, floor float64) Moment {
+	f := s.frames[i]
+	pcm := s.packets[f.packet].Sound.PCM[f.from:]
+	pcm = pcm[:min(len(pcm), audio.Samples(frameTime, s.rate))]
+	after := float64(f.level)
+	if i+1 < len(s.frames) {
+		after = max(after, float64(s.frames[i+1].level))
+	}
+	const full = 32768.0 * 32768.0
+	quiet, loud := full*math.Pow(10, max(floor, gate-overFloor)/10), full*math.Pow(10, after/10)
+	if loud < sharp*quiet {
+		return s.at(i)
+	}
+	best, at, sum := 0.0, 0, 0.0
+	for k, x := range pcm {
+		d := float64(x) - s.mean
+		// The logarithm of how much likelier this sample is with the floor's power.
+		sum += (math.Log(loud/quiet) - d*d*(1/quiet-1/loud)) / 2
+		if sum > best {
+			best, at = sum, k+1
+		}
+	}
+	return s.moment(int(f.packet), int(f.from)+min(at, len(pcm)-1))
+}
 
 // A floor is the 95th percentile of the last 500 ms that may be learned from, but
 // for the last 20 ms. Before it has learned anything it is that of silence.

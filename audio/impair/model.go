@@ -28,6 +28,7 @@ type Model struct {
 
 	Loss Loss
 	Drop []Range // packets that are lost whatever Loss says, counted from 0
+	Cut  []Span  // when nothing passes at all, not even ICE; a stream waits
 
 	// Rate is a limit in bits a second, 0 for none: a token bucket that holds Burst
 	// bytes. A packet waits for its tokens, behind those before it; one that would
@@ -49,6 +50,10 @@ const (
 
 // A Range is a run of packets, First and Last included.
 type Range struct{ First, Last int }
+
+// A Span is a time from From until before To, counted from the first packet of the
+// call, in whichever direction that was.
+type Span struct{ From, To time.Duration }
 
 // A Loss is the model of Gilbert (1960) and Elliott (1963), a chain of two states:
 // after each packet it goes from good to bad with probability P, and back with R. A
@@ -124,6 +129,11 @@ func (m Model) Check() error {
 			return fmt.Errorf("drop: %d-%d is not a run of packets behind those before it", r.First, r.Last)
 		}
 	}
+	for i, c := range m.Cut {
+		if c.From < 0 || c.To <= c.From || i > 0 && c.From < m.Cut[i-1].To {
+			return fmt.Errorf("cut: %v-%v is not a time behind those before it", c.From, c.To)
+		}
+	}
 	return nil
 }
 
@@ -154,6 +164,7 @@ const (
 	Kept    Reason = ""
 	ByLoss  Reason = "loss"  // drawn
 	ByList  Reason = "drop"  // on the list
+	ByCut   Reason = "cut"   // nothing passed at that time
 	ByQueue Reason = "queue" // it would have waited too long for the rate
 	ByRelay Reason = "relay" // the relay held too many packets already
 )
@@ -168,7 +179,7 @@ type Fate struct {
 	Lost   Reason        `json:"lost,omitempty"`
 	Queued time.Duration `json:"queued_ns,omitempty"` // for the rate
 	Drawn  time.Duration `json:"drawn_ns"`            // the delay
-	Held   time.Duration `json:"held_ns,omitempty"`   // behind those before it
+	Held   time.Duration `json:"held_ns,omitempty"`   // behind those before it, and in a stream by a cut
 	Out    time.Duration `json:"out_ns,omitempty"`
 }
 
@@ -178,6 +189,8 @@ type Way struct {
 	seed  uint64
 	way   int
 	flows [2]flow
+	began *time.Duration // the first packet; nil: none has come
+	hold  bool           // a cut holds packets up instead of losing them: of a stream
 
 	left time.Duration // when the last packet left the bucket
 	full time.Duration // when the bucket is full again
@@ -202,6 +215,25 @@ func NewWay(m Model, seed uint64, way int) *Way {
 		w.flows[i].bad = s.Chance(m.Loss.steady())
 	}
 	return w
+}
+
+// Begin says that the call began at a moment, from which on Model.Cut counts; without
+// it that is the first packet. Only the first call counts.
+func (w *Way) Begin(at time.Duration) {
+	if w.began == nil {
+		w.began = &at
+	}
+}
+
+// cut says whether nothing passes now, and until when.
+func (w *Way) cut(now time.Duration) (until time.Duration, is bool) {
+	w.Begin(now)
+	for _, c := range w.m.Cut {
+		if at := now - *w.began; at >= c.From && at < c.To {
+			return *w.began + c.To, true
+		}
+	}
+	return 0, false
 }
 
 // Pass returns what happens to a packet of size bytes that comes at now, which must
@@ -234,15 +266,23 @@ func (w *Way) pass(which int, now time.Duration, size int) Fate {
 		s := random.New(w.seed, "impair.delay", w.way, which, f.N)
 		f.Drawn += w.m.Jitter.draw(&s)
 	}
+	from := now
+	if until, is := w.cut(now); is {
+		if w.hold {
+			from, f.Held = until, until-now
+		} else {
+			f.Lost = ByCut
+		}
+	}
 	if f.Lost != Kept {
 		return f
 	}
-	if w.m.Rate > 0 && !w.bucket(&f) {
+	if w.m.Rate > 0 && !w.bucket(&f, from) {
 		return f
 	}
-	f.Out = f.In + f.Queued + f.Drawn
+	f.Out = from + f.Queued + f.Drawn
 	if !w.m.Reorder && f.Out < flow.last {
-		f.Held = flow.last - f.Out
+		f.Held += flow.last - f.Out
 		f.Out = flow.last
 	}
 	flow.last = max(flow.last, f.Out)
@@ -264,18 +304,19 @@ func (w *Way) lose(flow *flow, which, n int) bool {
 	return lost < w.m.Loss.Good
 }
 
-// bucket takes the tokens of a packet, and says whether it was not dropped. The
+// bucket takes the tokens of a packet from a moment on, and says whether it was not
+// dropped. The
 // bucket is kept as the time when it will be full: it holds Burst less the tokens
 // that flow in until then. A packet that is larger than the bucket leaves when it is
 // full, and those behind it wait until it is paid for.
-func (w *Way) bucket(f *Fate) bool {
+func (w *Way) bucket(f *Fate, from time.Duration) bool {
 	need := w.tokens(min(f.Size, w.m.Burst)) - w.tokens(w.m.Burst)
-	at := max(f.In, w.left, w.full+need)
-	if at-f.In > w.m.Queue {
+	at := max(from, w.left, w.full+need)
+	if at-from > w.m.Queue {
 		f.Lost = ByQueue
 		return false
 	}
-	f.Queued = at - f.In
+	f.Queued = at - from
 	w.left = at
 	w.full = max(w.full, at) + w.tokens(f.Size)
 	return true

@@ -206,8 +206,8 @@ func TestVirtual(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	m := model(t, "delay=40ms, jitter=normal(10ms,5ms),loss=2%,burst=3,rate=100kbit,reorder,drop=0-4+17,stun")
-	want := Model{Delay: 40 * ms, Jitter: m.Jitter, Reorder: true, Loss: Bursts(0.02, 3), Drop: []Range{{0, 4}, {17, 17}}, Rate: 100_000, Burst: DefaultBurst, Queue: DefaultQueue, STUN: true}
+	m := model(t, "delay=40ms, jitter=normal(10ms,5ms),loss=2%,burst=3,rate=100kbit,reorder,drop=0-4+17,cut=1s-2500ms,stun")
+	want := Model{Delay: 40 * ms, Cut: []Span{{time.Second, 2500 * ms}}, Jitter: m.Jitter, Reorder: true, Loss: Bursts(0.02, 3), Drop: []Range{{0, 4}, {17, 17}}, Rate: 100_000, Burst: DefaultBurst, Queue: DefaultQueue, STUN: true}
 	if !reflect.DeepEqual(m, want) || m.Jitter.String() != "normal(10ms,5ms)" {
 		t.Errorf("%+v", m)
 	}
@@ -243,6 +243,9 @@ func TestParse(t *testing.T) {
 		"drop=5-3":                       "is not a run of packets",
 		"drop=3+1":                       "is not a run of packets",
 		"drop=a":                         "list of packets such as 0-4+17",
+		"cut=5s":                         "is not a list of up to 100 times such as 10s-15s",
+		"cut=5s-3s":                      "cut: 5s-3s is not a time behind",
+		"cut=1s-3s+2s-4s":                "cut: 2s-4s is not a time behind",
 		"trace=no/such/file":             `"trace": open no/such/file`,
 		"delay=40ms,jitter=normal(1ms,2": "closing parenthesis",
 	} {
@@ -271,7 +274,7 @@ func TestReadTrace(t *testing.T) {
 
 func FuzzParseModel(f *testing.F) {
 	f.Add("delay=40ms,jitter=normal(10ms,5ms),loss=2%,burst=3,rate=100kbit,reorder")
-	f.Add("loss=ge(1%,30%,90%,0%),drop=0-4+17,rate=1mbit,bucket=9,queue=1s,stun,dtls,trace=a")
+	f.Add("loss=ge(1%,30%,90%,0%),drop=0-4+17,cut=40ms-50ms+1s-2s,rate=1mbit,bucket=9,queue=1s,stun,dtls,trace=a")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := parseModel(text, func(name string) ([]time.Duration, error) { return ReadTrace(strings.NewReader(name)) })
 		if err != nil {

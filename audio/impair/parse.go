@@ -136,6 +136,7 @@ reorder                packets may overtake each other
 loss=2%                independent; with burst=3 in bursts of 3 packets on average
 loss=ge(1%,30%,90%,0%) Gilbert-Elliott: good to bad, bad to good, lost in bad, lost in good
 drop=0-4+17            these packets, counted from 0
+cut=10s-15s+30s-31s    nothing passes then, from the first packet on; a stream waits
 rate=100kbit           with bucket=15000 (bytes) and queue=200ms (the longest wait)
 stun, dtls             do it to the packets of ICE and of DTLS as well`
 
@@ -189,6 +190,8 @@ func parseModel(text string, trace func(string) ([]time.Duration, error)) (Model
 			m.DTLS = true
 		case "drop":
 			m.Drop, err = parseDrop(value)
+		case "cut":
+			m.Cut, err = parseCut(value)
 		case "rate":
 			m.Rate, err = parseRate(value)
 		case "loss", "burst", "bucket", "queue":
@@ -212,7 +215,7 @@ func parseModel(text string, trace func(string) ([]time.Duration, error)) (Model
 }
 
 func keys() []string {
-	return []string{"delay", "jitter", "trace", "reorder", "loss", "burst", "drop", "rate", "bucket", "queue", "stun", "dtls"}
+	return []string{"delay", "jitter", "trace", "reorder", "loss", "burst", "drop", "cut", "rate", "bucket", "queue", "stun", "dtls"}
 }
 
 func orWord(key string) string {
@@ -365,6 +368,23 @@ func parseDrop(text string) ([]Range, error) {
 	return out, nil
 }
 
+func parseCut(text string) ([]Span, error) {
+	var out []Span
+	for _, part := range strings.Split(text, "+") {
+		first, last, ok := strings.Cut(part, "-")
+		from, err := parseDuration(first)
+		to, err2 := parseDuration(last)
+		if !ok || err != nil || err2 != nil || len(out) == maxCuts {
+			return nil, fmt.Errorf("%q is not a list of up to %d times such as 10s-15s+30s-31s", text, maxCuts)
+		}
+		out = append(out, Span{from, to})
+	}
+	return out, nil
+}
+
+// maxCuts bounds Model.Cut: all of them are looked at for each packet.
+const maxCuts = 100
+
 // parseDuration reads a duration of up to an hour.
 func parseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
@@ -407,6 +427,13 @@ func (m Model) String() string {
 			add("drop=%d-%d", r.First, r.Last)
 		} else {
 			fmt.Fprintf(&b, "+%d-%d", r.First, r.Last)
+		}
+	}
+	for i, c := range m.Cut {
+		if i == 0 {
+			add("cut=%v-%v", c.From, c.To)
+		} else {
+			fmt.Fprintf(&b, "+%v-%v", c.From, c.To)
 		}
 	}
 	if m.Rate > 0 {

@@ -51,13 +51,33 @@ type Options struct {
 	Up    Model
 	Down  Model // from the agent to the client
 
-	// Address is where the sockets of the relay are, on the loopback network. The
-	// zero value is 127.0.0.1.
-	Address netip.Addr
+	// Address is where the sockets are, on the loopback network unless Anywhere is
+	// set. The zero value is 127.0.0.1.
+	Address  netip.Addr
+	Port     uint16 // of a Proxy or a Front; 0 is a free one
+	Anywhere bool
+
+	// Seen is told of each packet once nothing more will happen to it, and must not
+	// wait. A Relay that has it keeps no log.
+	Seen func(Entry)
+}
+
+func (o *Options) setAddress() error {
+	if !o.Address.IsValid() {
+		o.Address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	switch {
+	case o.Address.IsUnspecified():
+		return fmt.Errorf("%v: it has to be one address, which the other side is told", o.Address)
+	case !o.Anywhere && !o.Address.IsLoopback():
+		return fmt.Errorf("%v: it has to be on the loopback network, such as 127.0.0.1", o.Address)
+	}
+	return nil
 }
 
 // An Entry says what a relay did with a packet.
 type Entry struct {
+	Call  int    `json:"call,omitempty"`
 	From  Side   `json:"-"`
 	Way   string `json:"from"` // client or agent
 	Class string `json:"class"`
@@ -80,6 +100,7 @@ const (
 	ClassRTP   = "rtp"
 	ClassRTCP  = "rtcp"
 	ClassOther = "other"
+	ClassBytes = "bytes" // of a stream, that were read at once
 )
 
 // Class returns what a datagram is.
@@ -113,10 +134,14 @@ type Relay struct {
 	ways [2]*Way                     // by the side that a packet comes from
 	held pending
 	seq  int
+	last time.Duration // the last packet, or the beginning
+	free [2]int        // packets that were left alone
 	log  []Entry
 	lost int // entries that the log had no room for
 	done bool
 	end  func() bool
+
+	front *port // what a Front has in the place of the agent's ports; nil: nothing
 }
 
 // A port is a socket that stands for an address of a side.
@@ -128,11 +153,8 @@ type port struct {
 
 // NewRelay returns a relay, which has no sockets yet. It ends with ctx, or by Close.
 func NewRelay(ctx context.Context, o Options) (*Relay, error) {
-	if !o.Address.IsValid() {
-		o.Address = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	}
-	if !o.Address.IsLoopback() {
-		return nil, fmt.Errorf("impair: a relay at %v: it has to be on the loopback network, such as 127.0.0.1", o.Address)
+	if err := o.setAddress(); err != nil {
+		return nil, fmt.Errorf("impair: a relay at %w", err)
 	}
 	for _, m := range []struct {
 		name string
@@ -142,7 +164,7 @@ func NewRelay(ctx context.Context, o Options) (*Relay, error) {
 			return nil, fmt.Errorf("impair: %s: %w", m.name, err)
 		}
 	}
-	r := &Relay{o: o}
+	r := &Relay{o: o, last: o.Clock.Now()}
 	r.side = [2]map[netip.AddrPort]*port{{}, {}}
 	r.ways = [2]*Way{NewWay(o.Up, o.Seed, 2*o.Call), NewWay(o.Down, o.Seed, 2*o.Call+1)}
 	r.end = context.AfterFunc(ctx, r.close)
@@ -159,12 +181,41 @@ func (r *Relay) Close() error {
 func (r *Relay) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.done {
+		return
+	}
 	r.done = true
-	for _, ports := range r.side {
+	for _, h := range r.held {
+		r.finish(h, nil)
+	}
+	r.held = nil
+	for _, ports := range r.side { // the front's is not among them
 		for _, p := range ports {
 			p.conn.Close()
 		}
 	}
+}
+
+// Closed says whether the relay is closed.
+func (r *Relay) Closed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.done
+}
+
+// Free returns how many packets of each side were left alone: STUN and DTLS, unless
+// they are impaired.
+func (r *Relay) Free() [2]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.free
+}
+
+// quiet returns for how long nothing has come.
+func (r *Relay) quiet(now time.Duration) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return now - r.last
 }
 
 // Stand returns the address of the relay's that stands for an address of a side's
@@ -183,6 +234,9 @@ func (r *Relay) stand(side Side, of netip.AddrPort) (*port, error) {
 	of = netip.AddrPortFrom(of.Addr().Unmap(), of.Port())
 	if p := r.side[side][of]; p != nil {
 		return p, nil
+	}
+	if side == Agent && r.front != nil {
+		return r.front, nil
 	}
 	switch {
 	case r.done:
@@ -230,13 +284,19 @@ func (r *Relay) take(p *port, from netip.AddrPort, data []byte) {
 	if err != nil || r.done {
 		return
 	}
-	e := Entry{From: side, Way: side.String(), Class: Class(data)}
+	e := Entry{Call: r.o.Call, From: side, Way: side.String(), Class: Class(data)}
 	m := &r.o.Up
 	if side == Agent {
 		m = &r.o.Down
 	}
 	now := r.o.Clock.Now()
-	if e.Class == ClassSTUN && !m.STUN || e.Class == ClassDTLS && !m.DTLS {
+	r.last = now
+	for _, w := range r.ways {
+		w.Begin(now)
+	}
+	_, cut := r.ways[side].cut(now)
+	if !cut && (e.Class == ClassSTUN && !m.STUN || e.Class == ClassDTLS && !m.DTLS) {
+		r.free[side]++
 		via.conn.WriteToUDPAddrPort(data, p.of) // not logged: it is no part of the model
 		return
 	}
@@ -253,10 +313,13 @@ func (r *Relay) take(p *port, from netip.AddrPort, data []byte) {
 	}
 	index := r.note(e)
 	if e.Lost != Kept {
+		if r.o.Seen != nil {
+			r.o.Seen(e)
+		}
 		return
 	}
 	r.seq++
-	heap.Push(&r.held, held{out: e.Out, seq: r.seq, data: append([]byte(nil), data...), via: via, to: p.of, entry: index})
+	heap.Push(&r.held, held{out: e.Out, seq: r.seq, data: append([]byte(nil), data...), via: via, to: p.of, index: index, entry: e})
 	if e.Out <= now {
 		r.flush()
 		return
@@ -270,6 +333,9 @@ func (r *Relay) take(p *port, from netip.AddrPort, data []byte) {
 
 // note puts an entry into the log and returns its place, or -1.
 func (r *Relay) note(e Entry) int {
+	if r.o.Seen != nil {
+		return -1
+	}
 	if len(r.log) == logged {
 		r.lost++
 		return -1
@@ -286,10 +352,22 @@ func (r *Relay) flush() {
 			return
 		}
 		h := heap.Pop(&r.held).(held)
-		_, err := h.via.conn.WriteToUDPAddrPort(h.data, h.to)
-		if err == nil && h.entry >= 0 {
-			r.log[h.entry].Sent = &now
+		if _, err := h.via.conn.WriteToUDPAddrPort(h.data, h.to); err == nil {
+			r.finish(h, &now)
+		} else {
+			r.finish(h, nil)
 		}
+	}
+}
+
+// finish notes when a packet was sent; nil: it was not.
+func (r *Relay) finish(h held, sent *time.Duration) {
+	if h.index >= 0 {
+		r.log[h.index].Sent = sent
+	}
+	if r.o.Seen != nil {
+		h.entry.Sent = sent
+		r.o.Seen(h.entry)
 	}
 }
 
@@ -320,7 +398,8 @@ type held struct {
 	data  []byte
 	via   *port
 	to    netip.AddrPort
-	entry int // in the log; -1: not there
+	entry Entry
+	index int // of it in the log; -1: not there
 }
 
 // pending is a heap of held packets; those with one time keep their order.

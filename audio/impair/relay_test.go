@@ -211,6 +211,9 @@ func TestRewrite(t *testing.T) {
 	if _, _, err := r.Rewrite(Agent, "v=0\na=candidate:3 1 tcp 1 127.0.0.1 9 typ host\n"); err == nil || !strings.Contains(err.Error(), "no UDP host candidate") {
 		t.Errorf("%v", err)
 	}
+	if got, gone, err := r.Rewrite(Client, "v=0\na=candidate:2 1 udp 1 ab-cd.local 9 typ host\n"); err != nil || got != "v=0\n" || len(gone) != 1 {
+		t.Errorf("a client with names: %q %v", got, err)
+	}
 	if got, _, err := r.Rewrite(Agent, "v=0\n"); err != nil || got != "v=0\n" {
 		t.Errorf("candidates to come: %q %v", got, err)
 	}

@@ -10,8 +10,9 @@ import (
 // Rewrite returns the description of a side's peer with its host candidates replaced
 // by the relay's, so that what the other peer sends goes through it. All other
 // candidates go, since they would lead around the relay; the second value has them,
-// each with the reason. It fails if no candidate stays, unless the description has
-// none at all and they are still to come.
+// each with the reason. It fails if none of the agent's candidates stays, unless the
+// description has none at all and they are still to come. Those of the client, which
+// are often names under .local, may all go: the agent learns of it by its checks.
 func (r *Relay) Rewrite(side Side, sdp string) (rewritten string, removed []string, err error) {
 	end := "\n"
 	if strings.Contains(sdp, "\r\n") {
@@ -47,7 +48,7 @@ func (r *Relay) Rewrite(side Side, sdp string) (rewritten string, removed []stri
 		}
 		out = append(out, line)
 	}
-	if all > 0 && kept == 0 {
+	if side == Agent && all > 0 && kept == 0 {
 		return "", removed, fmt.Errorf("impair: the %s has no UDP host candidate with an address: %s", side, strings.Join(removed, "; "))
 	}
 	return strings.Join(out, end), removed, nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -27,6 +28,11 @@ type Chunk struct {
 	Sent time.Duration // when they had been written
 }
 
+// Entry returns c as a log has it, for the connection call.
+func (c Chunk) Entry(call int) Entry {
+	return Entry{From: c.From, Call: call, Way: c.From.String(), Class: ClassBytes, Fate: c.Fate, Sent: &c.Sent}
+}
+
 // Join carries bytes between two connections until both ends have closed, one of
 // them breaks, or ctx ends; then both are closed. Up is from client to agent. The
 // models may have delays and a rate, but no loss: see Model.CheckStream. seen, which
@@ -40,6 +46,8 @@ func Join(ctx context.Context, c clocks.Clock, client, agent net.Conn, up, down 
 			return fmt.Errorf("impair: stream: %w", err)
 		}
 		w.m.Queue = math.MaxInt64 // nothing is dropped: the sender waits
+		w.hold = true
+		w.Begin(c.Now())
 	}
 	g, ctx := clocks.NewGroup(ctx, c)
 	stop := context.AfterFunc(ctx, func() {
@@ -108,8 +116,7 @@ func carry(ctx context.Context, c clocks.Clock, g *clocks.Group, from Side, to, 
 	}
 }
 
-// A Proxy takes connections on the loopback network and joins each with one to a
-// target.
+// A Proxy takes connections and joins each with one to a target.
 type Proxy struct {
 	o      Options
 	target string
@@ -124,25 +131,29 @@ type Proxy struct {
 // maxConns are the connections that a Proxy has at once.
 const maxConns = 1000
 
-// Listen returns a Proxy to target, a host and a port. seen may be nil.
+// Listen returns a Proxy to target, a host and a port, on Options.Address and
+// Options.Port. seen may be nil; it is told of each chunk from several goroutines.
 func Listen(o Options, target string, seen func(call int, c Chunk)) (*Proxy, error) {
 	for _, m := range []Model{o.Up, o.Down} {
 		if err := m.CheckStream(); err != nil {
 			return nil, fmt.Errorf("impair: proxy: %w", err)
 		}
 	}
-	host := "127.0.0.1"
-	if o.Address.IsValid() {
-		if !o.Address.IsLoopback() {
-			return nil, fmt.Errorf("impair: a proxy at %v: it has to be on the loopback network, such as 127.0.0.1", o.Address)
-		}
-		host = o.Address.String()
+	if err := o.setAddress(); err != nil {
+		return nil, fmt.Errorf("impair: proxy: %w", err)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	l, err := net.Listen("tcp", netip.AddrPortFrom(o.Address, o.Port).String())
 	if err != nil {
 		return nil, fmt.Errorf("impair: proxy: %w", err)
 	}
 	return &Proxy{o: o, target: target, l: l, seen: seen, calls: o.Call}, nil
+}
+
+// Calls returns how many connections there have been.
+func (p *Proxy) Calls() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls - p.o.Call
 }
 
 // Addr returns where the proxy listens.

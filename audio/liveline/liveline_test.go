@@ -303,3 +303,28 @@ func TestRefused(t *testing.T) {
 		l.End()
 	})
 }
+
+// The call ends while the end of an answer is told: that answer ends once.
+func TestStoppedWhileItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, _ := newLine(t)
+		var told []audio.PlayKind
+		var p audio.Player
+		made := make(chan struct{})
+		p = l.Answer(t.Context(), trace.ID{Session: 1, Turn: 1}, func(e audio.PlayEvent) {
+			<-made
+			told = append(told, e.Kind)
+			p.Stop()
+		})
+		close(made)
+		p.Close() // it had no sound
+		if err := p.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.Close(nil)
+		l.End()
+		if len(told) != 1 || told[0] != audio.PlayEnded {
+			t.Errorf("told: %v", told)
+		}
+	})
+}

@@ -33,6 +33,7 @@ type player struct {
 	end      time.Duration // of what is said by now
 	closed   bool
 	over     bool            // its end is decided
+	told     bool            // or about to be
 	watches  []time.Duration // of what was not said yet
 	stalls   int
 	stalled  time.Duration
@@ -207,12 +208,21 @@ func (p *player) conclude(kind audio.PlayKind, at, played time.Duration) {
 	p.line.tell.put(event{audio.PlayEvent{Kind: kind, At: at, Playback: p.playback(played)}, p})
 }
 
+// ends says that the end of an answer is about to be told, which happens once: a Stop
+// that comes while it is told finds the answer over.
+func (p *player) ends() bool {
+	p.line.mu.Lock()
+	defer p.line.mu.Unlock()
+	first := !p.told
+	p.told, p.over = true, true
+	return first
+}
+
 // ended is called when the end of an answer has been told.
 func (p *player) ended() {
 	l := p.line
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p.over = true
 	close(p.done)
 	p.guard.Stop()
 	l.voices = slices.DeleteFunc(l.voices, func(q *player) bool { return q == p })
@@ -338,8 +348,12 @@ func (t *teller) run() {
 		}
 		t.mu.Unlock()
 		if due != nil {
+			end := due.Kind == audio.PlayEnded || due.Kind == audio.PlayStopped
+			if end && !due.to.ends() {
+				continue
+			}
 			due.to.on(due.PlayEvent)
-			if due.Kind == audio.PlayEnded || due.Kind == audio.PlayStopped {
+			if end {
 				due.to.ended()
 			}
 			continue

@@ -30,10 +30,12 @@ const (
 
 	msPerLoss = 20 // what a percent of loss is worth, in milliseconds of delay
 
-	// A stretch changes the sound by one pitch period, of at most 15 ms, and
-	// there is one in 50 to 60 ms. Chromium was seen to move by 70 to 90 ms in a
-	// second; 5 ms every 60 ms are 83.
+	// A stretch changes the sound by one pitch period, of 2.5 to 15 ms, and there
+	// is one in 50 to 60 ms. Chromium was seen to move by 70 to 90 ms in a second;
+	// 5 ms, a voice of 200 Hz, every 60 ms are 83. In samples that are all zero
+	// every period fits, and the shortest one is taken: 42 ms in a second.
 	stretchStep  = 5 * time.Millisecond
+	stretchQuiet = 2500 * time.Microsecond // kMinLag, 10 samples at 4 kHz
 	stretchEvery = 60 * time.Millisecond
 	stretchFast  = 15 * time.Millisecond // fast accelerate, in each packet
 	granularity  = 20 * time.Millisecond // kDelayAdjustmentGranularityMs
@@ -267,7 +269,11 @@ func (n *neteq) high() time.Duration {
 
 // stretch returns by how much longer a packet is played that begins at the time
 // at.
-func (n *neteq) stretch(at, media, length time.Duration) time.Duration {
+func (n *neteq) stretch(at, media, length time.Duration, silent bool) time.Duration {
+	step := stretchStep
+	if silent {
+		step = stretchQuiet
+	}
 	delay := at - media - n.transits.low
 	low, high := n.target, n.high()
 	switch {
@@ -278,10 +284,10 @@ func (n *neteq) stretch(at, media, length time.Duration) time.Duration {
 		return 0
 	case delay >= high:
 		n.stretched, n.stretchedA = true, at
-		return -min(stretchStep, length/2)
+		return -min(step, length/2)
 	case delay < low:
 		n.stretched, n.stretchedA = true, at
-		return min(stretchStep, length/2)
+		return min(step, length/2)
 	}
 	return 0
 }

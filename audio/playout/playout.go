@@ -78,6 +78,10 @@ type Packet struct {
 	// the packet all the same, with the time at which it should have come as
 	// its Arrival. For a real stream the gap in Seq says so.
 	Lost bool
+
+	// Silent says that its samples are all zero, as between the answers of an
+	// agent that goes on sending. Adaptive is then slower to change its delay.
+	Silent bool
 }
 
 // Forward makes p the packet that is sent n packets after it, without a pause
@@ -301,7 +305,7 @@ func (b *Buffer) follows(p *Packet, queued int) bool {
 	media := b.media
 	for i := range b.queue[b.head:] {
 		q := &b.queue[b.head+i]
-		if q.Media != media || q.Duration != p.Duration || q.Lost || q.First {
+		if q.Media != media || q.Duration != p.Duration || q.Silent != p.Silent || q.Lost || q.First {
 			return false
 		}
 		media += p.Duration
@@ -346,7 +350,7 @@ func (b *Buffer) followAdaptive(p *Packet, arrivals []time.Duration, waiting int
 		}
 		arrival := arrivals[taken]
 		for ; end < arrival && waiting > 0; waiting-- {
-			more := n.stretch(end, media, length)
+			more := n.stretch(end, media, length, p.Silent)
 			if more == 0 {
 				steady++
 			} else {
@@ -394,7 +398,7 @@ func (b *Buffer) insert(p *Packet) bool {
 	// Field by field: p has just been written so, and to read it in wider pieces
 	// would have to wait for the processor's store buffer.
 	q := &b.queue[n]
-	q.Seq, q.Media, q.Arrival, q.Duration, q.First, q.Lost = p.Seq, p.Media, p.Arrival, p.Duration, p.First, p.Lost
+	q.Seq, q.Media, q.Arrival, q.Duration, q.First, q.Lost, q.Silent = p.Seq, p.Media, p.Arrival, p.Duration, p.First, p.Lost, p.Silent
 	return true
 }
 
@@ -542,7 +546,7 @@ func (b *Buffer) play(p *Packet) {
 	if p.Lost {
 		kind = Concealed
 	} else if b.adapt != nil && !b.fresh {
-		length += b.adapt.stretch(b.end, p.Media, p.Duration)
+		length += b.adapt.stretch(b.end, p.Media, p.Duration, p.Silent)
 	}
 	b.inside, b.fresh = true, false
 	b.next = p.Seq + 1

@@ -280,6 +280,7 @@ func TestRunIsItsPackets(t *testing.T) {
 				next.Forward(1)
 				at += length
 			default:
+				next.Silent = r.Chance(0.5)
 				first := next
 				var arrivals []time.Duration
 				for range 1 + r.Below(90) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -30,14 +31,15 @@ type loadResult struct {
 	Sent, Heard, Lost    int
 	Skipped, Kernel      int
 	CPU                  float64 // of one core
+	Waited               float64 // for a core: of the time, summed up over threads; above a few percent others were busy, and lateness is theirs
 	Memory               int     // bytes a call, of heap and stacks
 	Goroutines           float64 // a call
 }
 
 func (r loadResult) String() string {
-	return fmt.Sprintf("calls %d: late P50 %.2f P99 %.2f P99.9 %.2f max %.1f ms; read after arrival P50 %.2f P99 %.2f ms; sent %d heard %d lost %d skipped %d kernel %.1f %%; CPU %.1f %% of a core, %.3f %% a call; %d kB and %.1f goroutines a call",
+	return fmt.Sprintf("calls %d: late P50 %.2f P99 %.2f P99.9 %.2f max %.1f ms; read after arrival P50 %.2f P99 %.2f ms; sent %d heard %d lost %d skipped %d kernel %.1f %%; CPU %.1f %% of a core, %.3f %% a call; threads waited for a core %.1f %% of the time; %d kB and %.1f goroutines a call",
 		r.Calls, ms(r.P50), ms(r.P99), ms(r.P999), ms(r.Most), ms(r.ReadP50), ms(r.ReadP99), r.Sent, r.Heard, r.Lost, r.Skipped,
-		100*float64(r.Kernel)/float64(max(r.Heard, 1)), 100*r.CPU, 100*r.CPU/float64(r.Calls), r.Memory/1024, r.Goroutines)
+		100*float64(r.Kernel)/float64(max(r.Heard, 1)), 100*r.CPU, 100*r.CPU/float64(r.Calls), 100*r.Waited, r.Memory/1024, r.Goroutines)
 }
 
 func ms(d time.Duration) float64 { return float64(d) / 1e6 }
@@ -53,6 +55,20 @@ func usage() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// waited returns how long this process's threads were ready to run, and none of the
+// cores was free for them; 0 where the kernel does not tell.
+func waited() (sum time.Duration) {
+	files, _ := filepath.Glob("/proc/self/task/*/schedstat")
+	for _, name := range files {
+		text, _ := os.ReadFile(name)
+		if f := strings.Fields(string(text)); len(f) == 3 {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			sum += time.Duration(n)
+		}
+	}
+	return sum
 }
 
 func memory() int {
@@ -90,9 +106,10 @@ func measure(clock clocks.Clock, peers []*Peer, d time.Duration, before int, idl
 			}
 		}()
 	}
-	cpu, began := usage(), clock.Now()
+	cpu, queued, began := usage(), waited(), clock.Now()
 	<-until.Done()
-	r.CPU = float64(usage()-cpu) / float64(clock.Now()-began)
+	lasted := float64(clock.Now() - began)
+	r.CPU, r.Waited = float64(usage()-cpu)/lasted, float64(waited()-queued)/lasted
 	for range peers {
 		lags = append(lags, <-lagged...)
 	}

@@ -59,6 +59,7 @@ type Peer struct {
 	started   bool // packets flow
 	mute      bool // the other side takes no sound
 	onlyTakes bool // it sends none
+	sends     bool // its description says that it sends sound
 	tracks    int
 	channels  map[string]*Data
 	alarm     clocks.Alarm // of the connection, then of idleness
@@ -202,7 +203,7 @@ func (p *Peer) describe(ctx context.Context, d webrtc.SessionDescription) (strin
 func (p *Peer) described(text string, d *sdp.SessionDescription) {
 	takes, sends := directions(d)
 	p.mu.Lock()
-	p.remote, p.onlyTakes = text, takes && !sends
+	p.remote, p.onlyTakes, p.sends = text, takes && !sends, sends
 	if !p.started && !p.isEnded() {
 		p.alarm.Stop()
 		p.alarm = p.e.clock.At(p.e.clock.Now()+p.e.o.Connect, p.notConnected)
@@ -224,6 +225,14 @@ func (p *Peer) Answered(sdp string) error {
 	}
 	p.described(sdp, remote)
 	return nil
+}
+
+// Sends says whether the other side's description has a track of sound that it sends.
+// Packets of it may never come.
+func (p *Peer) Sends() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sends
 }
 
 // Restart begins an ICE restart, as after a change of network: it returns a new

@@ -62,8 +62,9 @@ type sender struct {
 	length int64 // samples in the queue
 	silent bool  // there was no sound in the last packet
 	seq    uint16
-	stamp  uint32 // of the time line's first sample
-	busy   int    // packets that are being encoded
+	stamp  uint32  // of the time line's first sample
+	busy   int     // packets that are being encoded
+	pcm    []int16 // of a packet that is encoded at once
 
 	still    []byte // the last payload of silence that Opus made, if nothing came after it
 	stillFor int    // how often in a row it came again
@@ -222,7 +223,15 @@ func (s *sender) seal() (j job) {
 	if s.length == 0 || s.head >= s.sealed {
 		return j
 	}
-	j.pcm = make([]int16, n)
+	if s.codec.Name == codec.Opus {
+		j.pcm = make([]int16, n) // an encoder takes it later
+	} else {
+		if s.pcm == nil {
+			s.pcm = make([]int16, n)
+		}
+		clear(s.pcm)
+		j.pcm = s.pcm
+	}
 	j.Onset = s.moment(s.head)
 	for s.length > 0 && s.head < s.sealed {
 		k := copy(j.pcm[s.head-from:], s.queue[0].PCM)

@@ -15,6 +15,7 @@ import (
 	"firstsound/audio/codec"
 	"firstsound/audio/rtc"
 	"firstsound/audio/signal"
+	"firstsound/audio/wavfile"
 	"firstsound/clocks"
 )
 
@@ -37,6 +38,7 @@ type callCmd struct {
 	ice       []string
 	tokenEnv  string
 	caFile    string
+	answer    string
 	record    string
 	out       string
 	overwrite bool
@@ -71,7 +73,8 @@ request ID. The exit code is 1 if no turn was answered.
   firstsound call http://127.0.0.1:8090 --calls 4 --turns 10 --codec opus
   firstsound call http://127.0.0.1:7860/api/offer --record recordings
   firstsound call https://agent.example/v1/realtime/calls --token-env AGENT_KEY
-  firstsound call ws://127.0.0.1:8090/ws --interrupt after=2s`,
+  firstsound call ws://127.0.0.1:8090/ws --interrupt after=2s
+  firstsound call http://127.0.0.1:7860/api/offer --answer greeting.wav --strict`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("call takes the URL of an agent, such as http://127.0.0.1:8090")
@@ -101,11 +104,12 @@ request ID. The exit code is 1 if no turn was answered.
 	c.impairment.flags(cmd)
 	f.StringVar(&c.tokenEnv, "token-env", "", "send the token in this environment `VARIABLE`")
 	f.StringVar(&c.caFile, "ca-file", "", "trust the certificates in this `FILE` (PEM)")
+	f.StringVar(&c.answer, "answer", "", "the agent's answer as a WAV `FILE`: is its beginning missing, its rate wrong?")
 	f.StringVar(&c.record, "record", "", "write a stereo WAV file of each call, with labels, to this `FOLDER`")
 	f.StringVar(&c.out, "out", "", "write calls.json to this `FOLDER`")
 	f.BoolVar(&c.overwrite, "overwrite", false, "replace what is in the folder")
 	f.BoolVar(&c.json, "json", false, "print the report as JSON")
-	f.BoolVar(&c.strict, "strict", false, "exit 1 if a turn had no answer, or packets left more than 5 ms late")
+	f.BoolVar(&c.strict, "strict", false, "exit 1 if an answer is missing or not whole (--answer), or packets left over 5 ms late")
 	return cmd
 }
 
@@ -208,6 +212,13 @@ func (c *callCmd) run(ctx context.Context) error {
 		return err
 	}
 	caller := &caller{callCmd: c, clock: clocks.NewReal(), address: u, shown: u.Redacted(), protocol: protocol, recordings: list, interruptAfter: after}
+	if c.answer != "" {
+		w, err := wavfile.ReadFile(c.answer)
+		if err != nil {
+			return usageError{err}
+		}
+		caller.known = &w.Sound
+	}
 	caller.epoch = caller.clock.Epoch()
 	caller.run8 = fmt.Sprintf("call-%08x", uint32(caller.epoch.UnixNano()>>20))
 	if err := caller.prepare(ctx); err != nil {
@@ -248,7 +259,8 @@ type caller struct {
 	interruptAfter *time.Duration
 	endpoint       *rtc.Endpoint // nil with a WebSocket
 	web            *webClient
-	endProxy       func() // nil: there is no proxy
+	known          *audio.Frame // what the answers should be; nil: nobody knows
+	endProxy       func()       // nil: there is no proxy
 }
 
 // prepare makes what all calls share.
@@ -286,6 +298,7 @@ func (c *caller) close() {
 	if c.endProxy != nil {
 		c.endProxy()
 	}
+	c.web.http.CloseIdleConnections()
 }
 
 // requestID names a turn.

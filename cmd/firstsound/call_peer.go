@@ -196,6 +196,8 @@ func (l *peerLine) sends() *sendLog {
 	return &l.log
 }
 
+func (l *peerLine) track() bool { return l.p.Sends() }
+
 func (l *peerLine) close() {
 	err := l.call.Hangup(context.Background()) // it has the HTTP client's own limit
 	if err != nil && l.t.broken() == nil {

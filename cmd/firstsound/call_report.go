@@ -43,6 +43,10 @@ type callReport struct {
 	Errors      []string               `json:"errors,omitempty"`
 	Stage       ear.Stage              `json:"stage"` // the furthest of a call
 	Drift       []float64              `json:"drift_ppm,omitempty"`
+	Trend       *callTrend             `json:"first_sound_trend,omitempty"` // on the wire, over the turns of a call; nil: no call has four answered turns
+	NetEqTrend  *callTrend             `json:"first_sound_neteq_trend,omitempty"`
+	Cut         int                    `json:"clipped_turns,omitempty"` // whose answer lacks its beginning
+	Wrong       int                    `json:"wrong_rate_turns,omitempty"`
 	calls       []*callResult
 	connected   *quantile.Series
 	codec       codec.Codec
@@ -78,7 +82,10 @@ type turnEar struct {
 	Concealed time.Duration   `json:"concealed_ns"`
 	Stretched time.Duration   `json:"stretched_ns"`
 	Squeezed  time.Duration   `json:"squeezed_ns"`
-	Agent     *report.TurnRow `json:"agent,omitempty"` // what the agent says of the same turn, on its own clock
+	Clipped   *time.Duration  `json:"clipped_ns,omitempty"` // what is missing of the beginning of the known answer
+	Speed     *float64        `json:"speed,omitempty"`      // of the known answer: 0.5 is half as fast, and an octave lower
+	KnownWhy  string          `json:"known_why,omitempty"`  // why the two are not there, with --answer
+	Agent     *report.TurnRow `json:"agent,omitempty"`      // what the agent says of the same turn, on its own clock
 	Offset    *time.Duration  `json:"agent_clock_ns,omitempty"`
 	AgentTTFS *time.Duration  `json:"agent_ttfs_ns,omitempty"`
 }
@@ -107,6 +114,7 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 			r.Stage = s
 		}
 	}
+	var wires, buffered []turnFigure
 	for _, call := range results {
 		if call == nil {
 			continue
@@ -137,6 +145,18 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 			default:
 				r.NoAnswer++
 			}
+			if t.Sound != nil {
+				wires = append(wires, turnFigure{t.Call, t.Turn, *t.Sound})
+			}
+			if t.NetEq != nil {
+				buffered = append(buffered, turnFigure{t.Call, t.Turn, *t.NetEq})
+			}
+			if t.Clipped != nil && *t.Clipped > 0 {
+				r.Cut++
+			}
+			if t.Speed != nil && *t.Speed != 1 {
+				r.Wrong++
+			}
 			add(sound, t.Sound)
 			add(speech, t.Speech)
 			add(fixed, t.Fixed)
@@ -149,6 +169,7 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 		}
 	}
 	r.FirstSound, r.FirstSpeech, r.Fixed, r.NetEq = sound.Distribution(), speech.Distribution(), fixed.Distribution(), neteq.Distribution()
+	r.Trend, r.NetEqTrend = trendOf(wires), trendOf(buffered)
 	r.BargeIn, r.Late = barge.Distribution(), late.Distribution()
 	if d := agent.Distribution(); d.N > 0 {
 		b := beyond.Distribution()
@@ -158,13 +179,10 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 	return r
 }
 
-// onsetError is how far the onset of speech is off: webrtc.md's measurements of the
-// same method, of G.711 and of Opus.
+// onsetError is how far the first sound is off, the codec's own delay included.
 func onsetError(name string) [2]time.Duration {
-	if name == codec.Opus {
-		return [2]time.Duration{-2 * time.Millisecond, 10 * time.Millisecond}
-	}
-	return [2]time.Duration{-2 * time.Millisecond, 2 * time.Millisecond}
+	early, late := ear.OnsetError(name)
+	return [2]time.Duration{early, late}
 }
 
 // turn says what was heard in turn i.
@@ -174,6 +192,9 @@ func (c *callResult) turn(i int, h ear.Report) turnEar {
 		Call: c.number, Turn: i + 1, RequestID: a.id, Utterance: a.utterance.ID, Status: h.Status, Stage: h.Stage, Kind: h.Kind,
 		Waited: since(a.left, a.End), TalkOver: h.TalkOver, Stopped: h.Stopped,
 		Lost: h.Lost, Concealed: h.Concealed, Stretched: h.Stretched, Squeezed: h.Squeezed, Offset: c.offset,
+	}
+	if c.known {
+		t.Clipped, t.Speed, t.KnownWhy = h.Clipped, h.Speed, h.ClippedWhy
 	}
 	if m := h.FirstPacket; m != nil {
 		t.Packet = since(&m.Wire, a.End)
@@ -262,6 +283,12 @@ func (r *callReport) text(w io.Writer) {
 	line(fmt.Sprintf("first sound, fixed buffer %d ms", r.Budget.FixedDelay.Milliseconds()), r.Fixed)
 	line("first sound, NetEq (model)", r.NetEq)
 	line("first speech, on the wire", r.FirstSpeech)
+	if r.Trend != nil {
+		fmt.Fprintf(w, "%-34s wire %v\n", "trend over the turns of a call", r.Trend)
+	}
+	if r.NetEqTrend != nil {
+		fmt.Fprintf(w, "%-34s NetEq %v\n", "", r.NetEqTrend)
+	}
 	if r.Agent != nil {
 		line("as the agent says", *r.Agent)
 		line("beyond the agent's word", *r.Beyond)
@@ -270,8 +297,8 @@ func (r *callReport) text(w io.Writer) {
 	line("our packets were late by", r.Late)
 	if len(r.Turns) > 0 {
 		b := r.Budget
-		fmt.Fprintf(w, "\nerror budget: onset %+d…%+d ms; send lateness P99 %s ms. In the figures: packet %d ms each way, codec %.1f ms.\n",
-			b.Onset[0].Milliseconds(), b.Onset[1].Milliseconds(), ms(b.LateP99), b.Packet.Milliseconds(), float64(b.Codec)/1e6)
+		fmt.Fprintf(w, "\nerror budget: onset %+d…%+d ms, with the codec's %.1f ms; send lateness P99 %s ms. In the figures: packet %d ms each way.\n",
+			b.Onset[0].Milliseconds(), b.Onset[1].Milliseconds(), float64(b.Codec)/1e6, ms(b.LateP99), b.Packet.Milliseconds())
 	}
 	if r.Late.P99.Value != nil && time.Duration(*r.Late.P99.Value) > maxLate {
 		fmt.Fprintf(w, "! our packets left more than %v late (P99): this computer is too busy for figures in milliseconds\n", maxLate)
@@ -326,6 +353,15 @@ func (t *turnEar) remarks() (list []string) {
 	}
 	add("lost", t.Lost)
 	add("concealed", t.Concealed)
+	if t.Clipped != nil && *t.Clipped > 0 {
+		list = append(list, fmt.Sprintf("answer start missing %.1f s", t.Clipped.Seconds()))
+	}
+	if t.Speed != nil && *t.Speed != 1 {
+		list = append(list, fmt.Sprintf("wrong rate: heard at %.3g times its speed", *t.Speed))
+	}
+	if t.KnownWhy != "" && t.Status == ear.Answered {
+		list = append(list, t.KnownWhy)
+	}
 	return list
 }
 
@@ -335,11 +371,13 @@ func (r *callReport) verdict(strict bool) error {
 	case r.Answered+r.Overlap == 0:
 		reached := map[ear.Stage]string{
 			ear.Nothing: "no connection came about", ear.Connected: "the calls were connected, and no sound track came",
-			ear.Track: "packets came, but none after the end of speech", ear.Packets: "packets came, with silence in them",
+			ear.Track: "the agent has a sound track, but no packet of it came after the end of speech", ear.Packets: "packets came, with silence in them",
 		}[r.Stage]
 		return fmt.Errorf("no turn was answered: %s", reached)
 	case strict && r.NoAnswer > 0:
 		return fmt.Errorf("strict: %d of %d turns had no answer", r.NoAnswer, len(r.Turns))
+	case strict && r.Cut+r.Wrong > 0:
+		return fmt.Errorf("strict: the beginning of the answer is missing in %d turns, and its rate is wrong in %d", r.Cut, r.Wrong)
 	case strict && r.Late.P99.Value != nil && time.Duration(*r.Late.P99.Value) > maxLate:
 		return errors.New("strict: our packets left too late")
 	}

@@ -175,6 +175,8 @@ func (l *socketLine) sends() *sendLog {
 	return &l.log
 }
 
+func (l *socketLine) track() bool { return false } // there are no tracks: only sound tells
+
 func (l *socketLine) close() {
 	l.conn.Close()
 	l.group.Cancel(errors.New("the call is over"))

@@ -25,6 +25,8 @@ type voiceLine interface {
 	announce(ctx context.Context, requestID, utterance string, at time.Duration)
 	// sends returns what has been sent so far.
 	sends() *sendLog
+	// track says whether the agent has said that it will send sound.
+	track() bool
 	close()
 }
 
@@ -144,6 +146,7 @@ type callResult struct {
 	driftWhy  string
 	lost      int
 	kernel    bool
+	known     bool // the answers were compared with what they should be
 }
 
 // call makes a call and plays its turns. done is called after each.
@@ -240,7 +243,7 @@ func (t *talk) listen(ctx context.Context, a *turnAsked) error {
 func (t *talk) judge(r *callResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.track {
+	if t.track || t.line.track() {
 		r.stage = ear.Track
 	}
 	r.rows, r.offset, r.roundTrip = t.rows, t.offset, t.least
@@ -251,10 +254,11 @@ func (t *talk) judge(r *callResult) {
 		r.err = errors.Join(r.err, err)
 		return
 	}
+	r.known = t.c.known != nil
 	turns := make([]ear.Turn, len(r.asked))
 	for i, a := range r.asked {
 		turns[i] = a.Turn
-		turns[i].Reached = r.stage
+		turns[i].Reached, turns[i].Known = r.stage, t.c.known
 	}
 	if r.heard, err = s.Turns(turns); err != nil {
 		r.err = errors.Join(r.err, err)

@@ -81,6 +81,7 @@ func TestTruthAtTheEar(t *testing.T) {
 	for _, l := range lines {
 		t.Run(l.name, func(t *testing.T) {
 			var errs, net []int64
+			parts := [3][]int64{} // agent's timers, onset packet late against the fastest, rest
 			for _, injected := range delays {
 				url, stop := serveChild(t, exact(t, injected))
 				r := callChild(t, url, append(l.args, "--calls", calls, "--turns", turns, "--utterance", "en-flite-yes", "--quiet", "700ms")...)
@@ -96,7 +97,14 @@ func TestTruthAtTheEar(t *testing.T) {
 					for _, m := range turn.Agent.Marks {
 						marks[m.Name] = m.Value
 					}
-					net = append(net, int64(*turn.Sound-known)-(marks["play_queued"]-marks["speech_heard"]))
+					took := marks["play_queued"] - marks["speech_heard"]
+					net = append(net, int64(*turn.Sound-known)-took)
+					if turn.Fixed != nil {
+						late := int64(*turn.Sound - (*turn.Fixed - r.Budget.FixedDelay))
+						for i, part := range []int64{took - int64(injected), late, int64(*turn.Sound-known) - took - late} {
+							parts[i] = append(parts[i], part)
+						}
+					}
 				}
 			}
 			slices.Sort(errs)
@@ -124,6 +132,14 @@ func TestTruthAtTheEar(t *testing.T) {
 			s99, _ := quantile.Of(sizes, 0.99)
 			t.Logf("the same with what the agent really took: min %.2f, P50 %.2f, max %.2f ms; size: P50 %.2f, P99 %.2f ms",
 				float64(net[0])/1e6, float64(n50)/1e6, float64(net[len(net)-1])/1e6, float64(s50)/1e6, float64(s99)/1e6)
+			// Where the rest of it comes from: what is not in the first two is the way of
+			// the user's packet, and where the onset was found.
+			for i, name := range []string{"the agent's timers", "the packet with the onset, against the fastest", "all else"} {
+				slices.Sort(parts[i])
+				m, _ := quantile.Of(parts[i], 0.5)
+				q, _ := quantile.Of(parts[i], 0.99)
+				t.Logf("%s: P50 %.2f, P99 %.2f ms", name, float64(m)/1e6, float64(q)/1e6)
+			}
 			if d := time.Duration(p50); d < -15*time.Millisecond || d > 15*time.Millisecond {
 				t.Errorf("the median is %v off", d)
 			}

@@ -123,7 +123,7 @@ clock is virtual (hundreds of turns in a blink, the same every time) or real.`,
 	root.AddCommand(
 		newRunCmd(io), newProbeCmd(io), newBenchCmd(io), newMockCmd(io), newDiagnoseCmd(io), newChecklistCmd(io),
 		newShowCmd(io), newSweepCmd(io), newCapacityCmd(io), newScenariosCmd(io), newReplayCmd(io), newSelftestCmd(io),
-		newServeCmd(io), newCallCmd(io), newInitCmd(io), newListCmd(io), newEnginesCmd(io), newVersionCmd(io),
+		newServeCmd(io), newCallCmd(io), newClientReportCmd(io), newImpairCmd(io), newInitCmd(io), newListCmd(io), newEnginesCmd(io), newVersionCmd(io),
 	)
 	root.SetHelpCommand(newHelpCmd(root))
 	root.SetHelpTemplate(strings.TrimLeft(helpTemplate, "\n"))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,11 +10,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"firstsound/audio"
+	"firstsound/audio/corpus"
 )
 
 // browser returns a browser to drive, or skips the test.
@@ -25,6 +30,64 @@ func browser(t *testing.T) string {
 	}
 	t.Skip("no browser here: apt-get install chromium-headless-shell")
 	return ""
+}
+
+// newBrowser starts a browser, with a page to drive it by, or skips the test. It is
+// ended with the test, and after two minutes.
+func newBrowser(t *testing.T, flags ...chromedp.ExecAllocatorOption) context.Context {
+	t.Helper()
+	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(browser(t)), chromedp.NoSandbox,
+		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1000, 1100),
+		chromedp.Flag("use-fake-device-for-media-stream", true), chromedp.Flag("use-fake-ui-for-media-stream", true),
+		chromedp.Flag("autoplay-policy", "no-user-gesture-required"), chromedp.Flag("allow-loopback-in-peer-connection", true),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, append(opts, flags...)...)
+	t.Cleanup(cancelAllocator)
+	ctx, cancelTab := chromedp.NewContext(ctx)
+	t.Cleanup(cancelTab)
+	return ctx
+}
+
+// A tab is driven by a test.
+type tab struct {
+	*testing.T
+	ctx context.Context
+}
+
+func (p tab) do(a chromedp.Action[chromedp.Void]) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, a); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// wait waits until an expression is true.
+func (p tab) wait(expression string) {
+	p.Helper()
+	if _, err := chromedp.Run(p.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(40*time.Second))); err != nil {
+		said, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
+		p.Fatalf("%s: %v\nthe page says:\n%s", expression, err, said)
+	}
+}
+
+// A pageResult is what the page says of a turn.
+type pageResult struct {
+	Request  string             `json:"request"`
+	Outcome  string             `json:"outcome"`
+	TTFS     float64            `json:"ttfs_ms"`
+	Segments int                `json:"segments"`
+	Stats    map[string]float64 `json:"stats"`
+}
+
+func (p tab) results() []pageResult {
+	p.Helper()
+	results, err := chromedp.Run(p.ctx, chromedp.Evaluate[[]pageResult](`window.firstsound.results`))
+	if err != nil {
+		p.Fatal(err)
+	}
+	return results
 }
 
 // serveChild runs firstsound serve as a process of its own, and returns its URL and
@@ -64,54 +127,20 @@ func TestServePageInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a browser and some seconds")
 	}
-	path := browser(t)
 	dir := filepath.Join(t.TempDir(), "run")
 	url, stop := serveChild(t, "--out", dir)
-	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.WindowSize(1000, 1100),
-		chromedp.Flag("use-fake-device-for-media-stream", true), chromedp.Flag("use-fake-ui-for-media-stream", true),
-		chromedp.Flag("autoplay-policy", "no-user-gesture-required"), chromedp.Flag("allow-loopback-in-peer-connection", true),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, opts...)
-	defer cancelAllocator()
-	ctx, cancelTab := chromedp.NewContext(ctx)
-	defer cancelTab()
-	do := func(a chromedp.Action[chromedp.Void]) {
-		t.Helper()
-		if _, err := chromedp.Run(ctx, a); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wait := func(expression string) {
-		t.Helper()
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(40*time.Second))); err != nil {
-			said, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body.innerText`))
-			t.Fatalf("%s: %v\nthe page says:\n%s", expression, err, said)
-		}
-	}
-	do(chromedp.Navigate(url))
-	wait(`document.querySelectorAll('#recording option').length > 10`)
-	do(chromedp.Click("#call"))
-	wait(`window.firstsound.state() === 'connected'`)
-	do(chromedp.SetValue("#recording", "en-flite-yes"))
+	ctx := newBrowser(t)
+	p := tab{t, ctx}
+	p.do(chromedp.Navigate(url))
+	p.wait(`document.querySelectorAll('#recording option').length > 10`)
+	p.do(chromedp.Click("#call"))
+	p.wait(`window.firstsound.state() === 'connected'`)
+	p.do(chromedp.SetValue("#recording", "en-flite-yes"))
 	for turn := range 2 {
-		do(chromedp.Click("#play"))
-		wait(fmt.Sprintf(`window.firstsound.results.length > %d`, turn))
+		p.do(chromedp.Click("#play"))
+		p.wait(fmt.Sprintf(`window.firstsound.results.length > %d`, turn))
 	}
-	type result struct {
-		Request  string             `json:"request"`
-		Outcome  string             `json:"outcome"`
-		TTFS     float64            `json:"ttfs_ms"`
-		Segments int                `json:"segments"`
-		Stats    map[string]float64 `json:"stats"`
-	}
-	results, err := chromedp.Run(ctx, chromedp.Evaluate[[]result](`window.firstsound.results`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
+	for _, r := range p.results() {
 		t.Logf("%+v", r)
 		if r.Outcome != "ok" || r.Segments < 5 || r.Stats["energy"] <= 0 || r.Stats["jitter_buffer_ms"] <= 0 || r.Stats["playout_device_ms"] <= 0 {
 			t.Errorf("%+v", r)
@@ -138,18 +167,73 @@ func TestServePageInBrowser(t *testing.T) {
 		t.Error(err)
 	}
 	stop()
-	lines := strings.Split(strings.TrimSpace(string(read(t, filepath.Join(dir, "clients.jsonl")))), "\n")
-	turns := rows(t, dir)
-	if len(lines) != 2 || len(turns) != 2 {
-		t.Fatalf("%d lines, %d turns", len(lines), len(turns))
+	pageJoined(t, dir, 2)
+}
+
+// pageJoined holds what client-report makes of the page's words against what a browser on
+// the same computer is known to do.
+func pageJoined(t *testing.T, dir string, turns int) {
+	t.Helper()
+	var r clientReport
+	text := must(t, "client-report", "--json", dir)
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
 	}
-	for i, line := range lines {
-		var c struct {
-			RequestID string             `json:"request_id"`
-			Stats     map[string]float64 `json:"stats"`
+	t.Logf("%s", must(t, "client-report", dir))
+	if r.Told != turns || len(r.Turns) != turns || len(r.Warnings) > 0 {
+		t.Fatalf("%d of %d turns are told of; want %d; %v", r.Told, len(r.Turns), turns, r.Warnings)
+	}
+	for i, row := range rows(t, dir) {
+		c := r.Turns[i]
+		if c.RequestID != row.Request || c.Rest == nil || c.Clean == nil || *c.Buffer <= 0 || *c.Device <= 0 || *c.Whole.Energy <= 0 {
+			t.Errorf("turn %d, of which the agent says %s: %+v", i+1, row.Request, c)
+			continue
 		}
-		if err := json.Unmarshal([]byte(line), &c); err != nil || c.RequestID != turns[i].Request || c.Stats["jitter_buffer_ms"] <= 0 {
-			t.Errorf("%s: %v; the turn is %s", line, err, turns[i].Request)
+		// What nobody accounts for is blocks of 10 ms in the browser, unless the
+		// computer is busy. That it is not negative by more than one says that the
+		// clocks are joined right.
+		if *c.Rest < -20*time.Millisecond || *c.Rest > 300*time.Millisecond {
+			t.Errorf("turn %d: %v are not accounted for", i+1, *c.Rest)
 		}
 	}
+}
+
+// A recording in the place of the browser's microphone is a turn that nobody has
+// announced: its end is found by its energy, and all else is as with the others.
+func TestServePageMicrophone(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a browser and some seconds")
+	}
+	all, err := corpus.Embedded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := all[slices.IndexFunc(all, func(u *audio.Utterance) bool { return u.ID == "en-flite-yes" })].Sound
+	// The file begins to play when the page opens the microphone, which nobody can
+	// time: there is silence before it.
+	quiet := make([]int16, 3*sound.Rate/2)
+	wav := filepath.Join(t.TempDir(), "microphone.wav")
+	var file bytes.Buffer
+	if err := writeWAV(&file, audio.Frame{Rate: sound.Rate, PCM: slices.Concat(quiet, sound.PCM, quiet)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(wav, file.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := tab{t, newBrowser(t, chromedp.Flag("use-file-for-fake-audio-capture", wav+"%noloop"))}
+	dir := filepath.Join(t.TempDir(), "run")
+	url, stop := serveChild(t, "--out", dir)
+	p.do(chromedp.Navigate(url))
+	p.wait(`document.querySelectorAll('#recording option').length > 10`)
+	p.do(chromedp.Click("#call"))
+	p.wait(`window.firstsound.state() === 'connected'`)
+	p.do(chromedp.Click("#microphone"))
+	p.wait(`window.firstsound.results.length > 0`)
+	r := p.results()[0]
+	t.Logf("%+v", r)
+	if r.Outcome != "ok" || r.Stats["energy"] <= 0 || r.Segments < 5 {
+		t.Errorf("%+v", r)
+	}
+	stop()
+	pageJoined(t, dir, 1)
 }

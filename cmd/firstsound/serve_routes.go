@@ -175,10 +175,8 @@ func (a *agent) Answer(ctx context.Context, o signal.Offer) (sdp, resource strin
 		return "", "", signal.ErrUnknown
 	}
 	if known != nil && !o.Restart {
-		if sdp, err = known.peer.Renegotiate(ctx, o.SDP); err != nil {
-			return "", "", fmt.Errorf("%w: %w", signal.ErrOffer, err)
-		}
-		return sdp, o.Call, nil
+		sdp, err = throughRelay(known.relay, o.SDP, func(offer string) (string, error) { return known.peer.Renegotiate(ctx, offer) })
+		return sdp, o.Call, err
 	}
 	if known != nil {
 		known.hangUp()
@@ -187,35 +185,47 @@ func (a *agent) Answer(ctx context.Context, o signal.Offer) (sdp, resource strin
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", signal.ErrOffer, err)
 	}
-	relay, err := a.impairment.relay(a.ctx, a.clock, int(a.relays.Add(1)))
+	s, err := a.newSession(st)
 	if err != nil {
 		return "", "", err
 	}
-	offer, err := rewrite(relay, impair.Client, o.SDP)
-	if err != nil {
-		return "", "", fmt.Errorf("%w: %w", signal.ErrOffer, err)
-	}
-	p, sdp, err := a.endpoint.Answer(ctx, offer)
-	if err != nil {
-		a.impairment.closeRelay(relay, 0) // the other error matters
-		return "", "", fmt.Errorf("%w: %w", signal.ErrOffer, err)
-	}
-	s, err := a.newSession(st, p)
-	if err == nil {
-		sdp, err = rewrite(relay, impair.Agent, sdp)
+	if s.relay, err = a.impairment.relay(a.ctx, a.clock, int(a.relays.Add(1))); err == nil {
+		sdp, err = throughRelay(s.relay, o.SDP, func(offer string) (sdp string, err error) {
+			s.peer, sdp, err = a.endpoint.Answer(ctx, offer)
+			return sdp, err
+		})
 	}
 	if err != nil {
-		p.Close()
-		a.impairment.closeRelay(relay, 0)
+		if s.peer != nil {
+			s.peer.Close()
+		}
+		a.impairment.closeRelay(s.relay, 0) // the other error matters
+		s.over()
 		return "", "", err
 	}
 	resource = fmt.Sprintf("firstsound-%d-%s", s.number, rand.Text()[:8])
-	s.relay = relay
 	a.mu.Lock()
 	a.peers[resource] = s
 	a.mu.Unlock()
 	a.group.Go("call", func() error { s.overPeer(a.ctx); return nil })
 	return sdp, resource, nil
+}
+
+// throughRelay answers an offer, so that what is sent goes through relay, if there is
+// one. All that can go wrong is in the offer.
+func throughRelay(relay *impair.Relay, offer string, answer func(offer string) (string, error)) (string, error) {
+	offer, err := rewrite(relay, impair.Client, offer)
+	var sdp string
+	if err == nil {
+		sdp, err = answer(offer)
+	}
+	if err == nil {
+		sdp, err = rewrite(relay, impair.Agent, sdp)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", signal.ErrOffer, err)
+	}
+	return sdp, nil
 }
 
 func (a *agent) byName(resource string) *session {

@@ -100,14 +100,14 @@ type session struct {
 var errHungUp = errors.New("the server is stopped")
 
 // newSession counts a call, and refuses it if there are too many.
-func (a *agent) newSession(st *stages, p *rtc.Peer) (*session, error) {
+func (a *agent) newSession(st *stages) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.calls) >= a.serveCmd.calls {
-		return nil, fmt.Errorf("%d calls go on already; --calls allows more", len(a.calls))
+		return nil, fmt.Errorf("%w: %d go on already, and --calls allows no more", signal.ErrBusy, len(a.calls))
 	}
 	a.count++
-	s := &session{a: a, number: a.count, st: st, peer: p,
+	s := &session{a: a, number: a.count, st: st,
 		out: clocks.NewQueue[toCaller](a.clock, "news for the caller")}
 	a.calls[s.number] = s
 	return s, nil
@@ -126,6 +126,13 @@ func (s *session) over() {
 	}
 }
 
+// ended says why the call ended, if not by one of the two sides.
+func (s *session) ended(err error) {
+	if err != nil {
+		fmt.Fprintf(s.a.streams.err, "firstsound: call %d ended: %v\n", s.number, err)
+	}
+}
+
 func (s *session) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,6 +145,7 @@ func (s *session) hangUp() {
 func (s *session) overPeer(ctx context.Context) {
 	defer s.over()
 	defer func() {
+		s.ended(s.peer.Failed())
 		s.peer.Close()
 		if err := s.a.impairment.closeRelay(s.relay, s.number); err != nil {
 			fmt.Fprintf(s.a.streams.err, "firstsound: call %d: %v\n", s.number, err)

@@ -33,7 +33,7 @@ func (a *agent) socket(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	s, err := a.newSession(st, nil)
+	s, err := a.newSession(st)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -43,9 +43,16 @@ func (a *agent) socket(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // the answer has been written
 	}
-	if err := s.overSocket(a.ctx, c, o); err != nil && !errors.As(err, new(*socket.CloseError)) {
+	err = s.overSocket(a.ctx, c, o)
+	var closed *socket.CloseError
+	switch {
+	case err == nil:
+	case !errors.As(err, &closed):
+		s.ended(err)
 		c.Close(1002, shortReason(err))
 		return
+	case closed.Code == 1006: // it went without a goodbye (RFC 6455, section 7.1.5)
+		s.ended(err)
 	}
 	c.Close(1000, "")
 }

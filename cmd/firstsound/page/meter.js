@@ -7,9 +7,10 @@ class Meter extends AudioWorkletProcessor {
     super()
     this.armed = false
     this.run = 0
+    this.quiet = true
     this.loud = 0
     this.ticks = 0
-    this.port.onmessage = (e) => { this.armed = e.data.armed; this.run = 0 }
+    this.port.onmessage = (e) => { this.armed = e.data.armed; this.quiet = this.run === 0 }
   }
 
   process(inputs) {
@@ -21,14 +22,16 @@ class Meter extends AudioWorkletProcessor {
     this.loud = Math.max(power, this.loud * 0.9)
     if (power > gate) {
       if (this.run === 0) this.start = currentTime
-      // 10 ms of sound are no click.
+      // 10 ms of sound are no click. What went on when we were told to listen is the
+      // answer before.
       this.run += samples.length / sampleRate
-      if (this.armed && this.run >= 0.01) {
+      if (this.armed && this.quiet && this.run >= 0.01) {
         this.armed = false
         this.port.postMessage({ sound: this.start })
       }
     } else if (power < gate / 4) {
       this.run = 0
+      this.quiet = true
     }
     if (++this.ticks % 16 === 0) this.port.postMessage({ level: this.loud })
     return true

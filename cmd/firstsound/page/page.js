@@ -48,7 +48,7 @@ async function begin() {
   silence.connect(microphone)
   silence.start()
   const pc = new RTCPeerConnection()
-  const c = call = { context, microphone, pc, meter: null, sent: null, asked: [], stats: null }
+  const c = call = { context, microphone, pc, meter: null, asked: [], samples: [], last: null, clocks: [] }
   pc.addTransceiver(microphone.stream.getAudioTracks()[0], { direction: 'sendrecv', streams: [microphone.stream] })
   pc.ontrack = (e) => heard(c, e)
   pc.onconnectionstatechange = () => {
@@ -56,11 +56,13 @@ async function begin() {
     state(pc.connectionState)
     if (pc.connectionState === 'connected') {
       $('play').disabled = $('microphone').disabled = false
+      c.sampling ??= setInterval(() => sample(c), 500)
     } else if (pc.connectionState === 'failed' || pc.connectionState === 'closed') {
       end()
     }
   }
   c.channel = pc.createDataChannel('firstsound')
+  c.channel.onopen = () => askClock(c, 5)
   c.channel.onmessage = (e) => told(c, JSON.parse(e.data))
   $('hangup').disabled = false
   await pc.setLocalDescription()
@@ -91,7 +93,8 @@ function heard(c, e) {
     if (data.level !== undefined) {
       $('level').style.width = Math.max(0, Math.min(100, 100 + 10 * Math.log10(data.level + 1e-9) * 1.6)) + '%'
     } else if (c.waiting) {
-      c.waiting.sound = data.sound
+      c.waiting.heard = speakerTime(c, data.sound)
+      c.waiting = null
     }
   }
 }
@@ -100,6 +103,7 @@ function end() {
   if (!call) return
   const c = call
   call = null
+  clearInterval(c.sampling)
   c.pc.close()
   c.context.close()
   for (const t of c.input?.getTracks() || []) t.stop()
@@ -121,16 +125,41 @@ async function play(id) {
   const request = 'page-' + crypto.randomUUID()
   c.channel.send(JSON.stringify({ type: 'utterance', utterance: id, request_id: request }))
   source.start(at)
-  const asked = { request, end: at + u.end_ns / 1e9, sound: null, before: null }
+  const asked = { request, end: at + u.end_ns / 1e9 }
   c.asked.push(asked)
-  setTimeout(() => wait(c, asked), Math.max(0, (asked.end - c.context.currentTime) * 1000))
+  setTimeout(() => {
+    asked.from = speakerTime(c, asked.end) - 1000 * (c.context.outputLatency || 0)
+    wait(c, asked)
+  }, Math.max(0, (asked.end - c.context.currentTime) * 1000))
 }
 
 // wait begins to listen for the answer.
 async function wait(c, asked) {
   c.waiting = asked
   c.meter?.port.postMessage({ armed: true })
-  asked.before = await counters(c)
+  asked.before = await sample(c)
+}
+
+// speakerTime tells when a sample of the AudioContext is at the speaker, on the clock
+// of performance.now().
+function speakerTime(c, contextTime) {
+  const now = c.context.getOutputTimestamp()
+  return now.performanceTime + 1000 * (contextTime - now.contextTime)
+}
+
+// askClock asks the agent a few times what its clock shows.
+function askClock(c, times) {
+  c.clocks = []
+  for (let i = 0; i < times; i++) {
+    setTimeout(() => c.channel.readyState === 'open' && c.channel.send(JSON.stringify({ type: 'clock', sent: performance.now() })), 50 * i)
+  }
+}
+
+// clockTold takes the agent's answer: the quickest one tells the most.
+function clockTold(c, m) {
+  const now = performance.now()
+  c.clocks.push({ error: (now - m.sent) / 2, offset: m.clock_ns / 1e6 - (m.sent + now) / 2 })
+  c.clock = c.clocks.reduce((a, b) => (b.error < a.error ? b : a))
 }
 
 async function microphone() {
@@ -146,43 +175,55 @@ async function microphone() {
   $('microphone').textContent = 'Microphone off'
 }
 
-// counters reads what getStats counts since the call began.
-async function counters(c) {
-  const n = {}
+const inbound = ['ssrc', 'packetsReceived', 'packetsLost', 'jitterBufferDelay', 'jitterBufferTargetDelay', 'jitterBufferEmittedCount',
+  'totalSamplesReceived', 'totalSamplesDuration', 'concealedSamples', 'silentConcealedSamples', 'insertedSamplesForDeceleration',
+  'removedSamplesForAcceleration', 'totalAudioEnergy']
+const pick = (from, keys) => Object.fromEntries(keys.filter((k) => from[k] !== undefined).map((k) => [k, from[k]]))
+
+// sample keeps what getStats counts now, in its own words and units.
+async function sample(c) {
+  const n = { at_ms: performance.now() }
   for (const s of (await c.pc.getStats()).values()) {
-    if (s.type === 'inbound-rtp' && s.kind === 'audio') {
-      for (const k of ['packetsReceived', 'packetsLost', 'jitter', 'jitterBufferDelay', 'jitterBufferTargetDelay', 'jitterBufferEmittedCount',
-        'totalSamplesReceived', 'concealedSamples', 'silentConcealedSamples', 'concealmentEvents', 'insertedSamplesForDeceleration',
-        'removedSamplesForAcceleration', 'totalAudioEnergy', 'totalSamplesDuration', 'totalProcessingDelay']) n[k] = s[k]
-    } else if (s.type === 'media-playout') {
-      n.totalPlayoutDelay = s.totalPlayoutDelay
-      n.playoutSamples = s.totalSamplesCount
-    } else if (s.type === 'candidate-pair' && s.nominated) {
-      n.roundTrip = s.currentRoundTripTime
-    }
+    if (s.type === 'inbound-rtp' && s.kind === 'audio') n.inbound = pick(s, inbound)
+    else if (s.type === 'media-playout') n.playout = pick(s, ['totalPlayoutDelay', 'totalSamplesCount'])
+    else if (s.type === 'candidate-pair' && s.nominated) n.pair = pick(s, ['currentRoundTripTime'])
   }
+  c.samples.push(n)
+  c.samples.sort((a, b) => a.at_ms - b.at_ms)
+  // A message may not be longer than 64 kB: who is silent for long is looked at less often.
+  if (c.samples.length > 80) c.samples = c.samples.filter((_, i) => i % 2 === 0 || i === c.samples.length - 1)
   return n
 }
 
-// between works out what happened in a turn. What was not counted, or began anew,
-// is left out.
+// between works out, for the page, what happened in a turn. What was not counted, or
+// began anew, is left out.
 function between(a, b) {
-  const d = (k) => (a && a[k] !== undefined && b[k] >= a[k] ? b[k] - a[k] : undefined)
-  const per = (sum, count) => (d(count) > 0 && d(sum) !== undefined ? (1000 * d(sum)) / d(count) : undefined)
+  const d = (part, k) => (a?.[part]?.[k] !== undefined && b[part]?.[k] >= a[part][k] ? b[part][k] - a[part][k] : undefined)
+  const per = (part, sum, count) => (d(part, count) > 0 && d(part, sum) !== undefined ? (1000 * d(part, sum)) / d(part, count) : undefined)
   return {
-    jitter_buffer_ms: per('jitterBufferDelay', 'jitterBufferEmittedCount'),
-    jitter_buffer_target_ms: per('jitterBufferTargetDelay', 'jitterBufferEmittedCount'),
-    playout_device_ms: per('totalPlayoutDelay', 'playoutSamples'),
-    round_trip_ms: b.roundTrip === undefined ? undefined : 1000 * b.roundTrip,
-    packets: d('packetsReceived'), lost: d('packetsLost'), concealed_samples: d('concealedSamples'), silent_concealed_samples: d('silentConcealedSamples'),
-    inserted_samples: d('insertedSamplesForDeceleration'), removed_samples: d('removedSamplesForAcceleration'), samples: d('totalSamplesReceived'),
-    energy: d('totalAudioEnergy'),
+    jitter_buffer_ms: per('inbound', 'jitterBufferDelay', 'jitterBufferEmittedCount'),
+    jitter_buffer_target_ms: per('inbound', 'jitterBufferTargetDelay', 'jitterBufferEmittedCount'),
+    playout_device_ms: per('playout', 'totalPlayoutDelay', 'totalSamplesCount'),
+    round_trip_ms: b.pair?.currentRoundTripTime === undefined ? undefined : 1000 * b.pair.currentRoundTripTime,
+    packets: d('inbound', 'packetsReceived'), lost: d('inbound', 'packetsLost'),
+    concealed_ms: d('inbound', 'totalSamplesReceived') > 0 ? (1000 * d('inbound', 'concealedSamples') * d('inbound', 'totalSamplesDuration')) / d('inbound', 'totalSamplesReceived') : undefined,
+    energy: d('inbound', 'totalAudioEnergy'),
   }
 }
 
 function told(c, m) {
   if (m.type === 'error') fail(m.error)
-  if (m.type === 'event') event(m.event)
+  if (m.type === 'clock') clockTold(c, m)
+  if (m.type === 'event') {
+    event(m.event)
+    const request = m.event.mark === 'turn_opened' && m.event.attrs?.request_id
+    if (request && !c.asked.some((a) => a.request === request)) {
+      // It comes from the microphone: the end of the speech is not known here.
+      const asked = { request }
+      c.asked.push(asked)
+      wait(c, asked)
+    }
+  }
   if (m.type === 'turn') finished(c, m.turn)
 }
 
@@ -246,10 +287,19 @@ async function finished(c, turn) {
   const t = box(turn.session, turn.turn)
   t.done = true
   const asked = c.asked.find((a) => a.request === turn.request_id)
-  const stats = between(asked?.before ?? c.stats, (c.stats = await counters(c)))
-  if (asked?.sound) stats.ear_ms = 1000 * (asked.sound - asked.end)
+  const now = await sample(c)
+  const stats = between(asked?.before ?? c.last, now)
+  c.last = now
+  if (asked?.heard && asked.from) stats.ear_ms = asked.heard - asked.from
+  const sent = turn.marks.first_sound
+  if (asked?.heard && c.clock && sent !== undefined) stats.client_ms = asked.heard + c.clock.offset - sent / 1e6
   if (c.context.outputLatency) stats.output_latency_ms = 1000 * c.context.outputLatency
-  c.channel.send(JSON.stringify({ type: 'stats', request_id: turn.request_id, stats }))
+  c.channel.send(JSON.stringify({
+    type: 'stats', request_id: turn.request_id,
+    stats: { from_ms: asked?.from, sound_ms: asked?.heard, agent_offset_ms: c.clock?.offset, agent_error_ms: c.clock?.error, samples: c.samples },
+  }))
+  c.samples = []
+  askClock(c, 5) // clocks drift apart
   t.el.querySelector('h2 b').textContent = turn.ttfs_ns === undefined ? turn.outcome : `${ms(turn.ttfs_ns)} ms`
   const rows = t.el.querySelector('.rows')
   rows.replaceChildren()
@@ -266,8 +316,9 @@ async function finished(c, turn) {
       at += v * 1e6
     }
   }
-  const facts = [['heard after', stats.ear_ms, 'ms, from the end of your speech, by this page'], ['buffer target', stats.jitter_buffer_target_ms, 'ms'],
-    ['round trip', stats.round_trip_ms, 'ms'], ['packets lost', stats.lost, ''], ['concealed', stats.concealed_samples, 'samples']]
+  const facts = [['heard after', stats.ear_ms, 'ms, from the end of your speech to your speaker'],
+    ['your side', stats.client_ms, 'ms, from the first sound on the wire to your speaker'], ['buffer target', stats.jitter_buffer_target_ms, 'ms'],
+    ['round trip', stats.round_trip_ms, 'ms'], ['packets lost', stats.lost, ''], ['made up', stats.concealed_ms, 'ms']]
   const table = document.createElement('table')
   for (const [name, v, unit] of facts) {
     if (v === undefined) continue

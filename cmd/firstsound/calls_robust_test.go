@@ -112,7 +112,7 @@ func TestServeCallerKilled(t *testing.T) {
 			waitForLines(t, filepath.Join(dir, "turns.jsonl"), 1)
 			for _, other := range []string{url, socketURL(url)} {
 				stdout, stderr, code := try("call", other, "--turns", "1")
-				if code != exitFailed || !strings.Contains(stdout, "the server says") && !strings.Contains(stdout, "1 calls go on already") {
+				if code != exitFailed || !strings.Contains(stdout, "the server says") && !strings.Contains(stdout, "there are too many calls") {
 					t.Errorf("a second call: exit code %d, %s%s", code, stdout, stderr)
 				}
 			}

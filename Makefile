@@ -59,13 +59,14 @@ race-all: ## all tests under the race detector
 
 # Each fuzz target for a moment in `make test`; longer with `make fuzz FUZZ=10m`.
 short-fuzz fuzz: ## every decoder against random input; FUZZ=10m for longer
-	@for pkg in $$($(GO) list ./...); do \
-	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) -fuzzminimizetime 10x $$pkg || exit 1; done; done
+	@grep -rE --include='*_test.go' --exclude-dir=node_modules '^func Fuzz' . | sed -E 's|/[^/]*:func (Fuzz[A-Za-z0-9_]*).*| \1|' | sort -u | while read -r pkg f; do \
+	  echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZ) -fuzzminimizetime 10x $$pkg </dev/null || exit 1; done
 
 # Each benchmark once, those of a minute and more left out: they are to be run.
 short-bench:
-	$(GO) test -run '^$$' -bench . -skip 'Streams|Hour|Turn1000' -benchtime $(BENCH) ./... | grep -E '^(Benchmark|FAIL|panic)' 
+	@out=$$($(GO) test -run '^$$' -bench . -skip 'Streams|Hour|Turn1000' -benchtime $(BENCH) \
+	  $$(grep -rlE --include='*_test.go' --exclude-dir=node_modules '^func Benchmark' . | xargs -n1 dirname | sort -u) 2>&1); rc=$$?; \
+	  echo "$$out" | grep -E '^(Benchmark|FAIL|panic|---)'; exit $$rc
 
 bench: ## the benchmarks, long enough to quote
 	$(GO) test -run '^$$' -bench . -benchmem ./...

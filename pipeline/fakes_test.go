@@ -28,11 +28,15 @@ func utterance(text string) *audio.Utterance {
 		Sound: audio.Frame{Rate: 16000, PCM: make([]int16, 16000)}, Bounds: audio.BoundsAnnotated}
 }
 
+// unknown is the end of speech that nobody knows before, as of a live caller.
+const unknown = 24 * time.Hour
+
 // fakeLine delays sound by the same time each way.
 type fakeLine struct {
 	c     clocks.Clock
 	delay time.Duration
 	free  time.Duration // when the caller's ear is free
+	found time.Duration // when the end of speech is found that nobody knew
 }
 
 func (l *fakeLine) Say(_ trace.ID, u *audio.Utterance) audio.Speech {
@@ -48,6 +52,10 @@ type fakeSpeech struct {
 func (s *fakeSpeech) Frames(context.Context) iter.Seq2[audio.Frame, error] { return nil }
 func (s *fakeSpeech) Utterance() *audio.Utterance                          { return s.u }
 func (s *fakeSpeech) Await(ctx context.Context, offset time.Duration) (time.Duration, error) {
+	if offset == unknown {
+		s.u.End = s.l.found
+		offset = s.l.found
+	}
 	at := s.began + offset + s.l.delay
 	return at, s.l.c.SleepUntil(ctx, at)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firstsound/asr"
+	"firstsound/audio"
 
 	"firstsound/clocks/trace"
 )
@@ -91,6 +92,20 @@ func TestTurnTaking(t *testing.T) {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
+	}
+}
+
+// A live caller goes in the middle of a word: the turn ends long before the longest
+// that it might have said.
+func TestCallerGoes(t *testing.T) {
+	b := newBench()
+	b.line.found = 2 * time.Second
+	b.vad.runs[0][1] = time.Hour
+	u := utterance("")
+	u.End, u.Sound = unknown, audio.Frame{Rate: 1, PCM: make([]int16, 90)}
+	got := times(b.run(t, Say{Utterance: u}), 1, trace.SpeechHeard, trace.TurnClosed)
+	if want := "speech_heard@2010 turn_closed@10010"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

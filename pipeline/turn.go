@@ -232,8 +232,9 @@ func (t *turn) handle(e event) {
 	case evSpeechEnd:
 		t.speechEnd = t.mark(e.at, trace.SpeechEnd)
 	case evHeard:
-		if t.speechEnd == trace.None { // on a line without any delay
+		if t.speechEnd == trace.None { // on a line without any delay, or if nobody knew the end
 			t.handle(event{kind: evSpeechEnd, at: t.began + t.say.Utterance.End})
+			t.put(e.at+2*t.patience(), event{kind: evGiveUp})
 		}
 		t.heard = t.mark(e.at, trace.SpeechHeard, t.speechEnd)
 	case evVAD:

@@ -23,6 +23,9 @@ import (
 
 func TestConformance(t *testing.T) {
 	for _, p := range providers {
+		if strings.HasSuffix(p.name, "/opus") && p.name != "openai/opus" {
+			continue // it is decoded in one place for all, and takes the mock seconds to make
+		}
 		t.Run(p.name, func(t *testing.T) {
 			with := func(faults ...string) func(testing.TB, clocks.Clock) tts.Synthesizer {
 				return func(t testing.TB, c clocks.Clock) tts.Synthesizer {

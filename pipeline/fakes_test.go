@@ -33,10 +33,11 @@ const unknown = 24 * time.Hour
 
 // fakeLine delays sound by the same time each way.
 type fakeLine struct {
-	c     clocks.Clock
-	delay time.Duration
-	free  time.Duration // when the caller's ear is free
-	found time.Duration // when the end of speech is found that nobody knew
+	c         clocks.Clock
+	delay     time.Duration
+	free      time.Duration // when the caller's ear is free
+	found     time.Duration // when the end of speech is found that nobody knew
+	misplaced time.Duration // it is taken to be so much later
 }
 
 func (l *fakeLine) Say(_ trace.ID, u *audio.Utterance) audio.Speech {
@@ -53,8 +54,7 @@ func (s *fakeSpeech) Frames(context.Context) iter.Seq2[audio.Frame, error] { ret
 func (s *fakeSpeech) Utterance() *audio.Utterance                          { return s.u }
 func (s *fakeSpeech) Await(ctx context.Context, offset time.Duration) (time.Duration, error) {
 	if offset == unknown {
-		s.u.End = s.l.found
-		offset = s.l.found
+		s.u.End, offset = s.l.found+s.l.misplaced, s.l.found
 	}
 	at := s.began + offset + s.l.delay
 	return at, s.l.c.SleepUntil(ctx, at)

@@ -98,14 +98,18 @@ func TestTurnTaking(t *testing.T) {
 // A live caller goes in the middle of a word: the turn ends long before the longest
 // that it might have said.
 func TestCallerGoes(t *testing.T) {
-	b := newBench()
-	b.line.found = 2 * time.Second
-	b.vad.runs[0][1] = time.Hour
-	u := utterance("")
-	u.End, u.Sound = unknown, audio.Frame{Rate: 1, PCM: make([]int16, 90)}
-	got := times(b.run(t, Say{Utterance: u}), 1, trace.SpeechHeard, trace.TurnClosed)
-	if want := "speech_heard@2010 turn_closed@10010"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	for misplaced, want := range map[time.Duration]string{
+		0:        "speech_end@2000 speech_heard@2010 turn_closed@10010",
+		500 * ms: "speech_end@2010 speech_heard@2010 turn_closed@10010", // no mark lies in the future
+	} {
+		b := newBench()
+		b.line.found, b.line.misplaced = 2*time.Second, misplaced
+		b.vad.runs[0][1] = time.Hour
+		u := utterance("")
+		u.End, u.Sound = unknown, audio.Frame{Rate: 1, PCM: make([]int16, 90)}
+		if got := times(b.run(t, Say{Utterance: u}), 1, trace.SpeechEnd, trace.SpeechHeard, trace.TurnClosed); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 

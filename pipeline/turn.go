@@ -233,7 +233,9 @@ func (t *turn) handle(e event) {
 		t.speechEnd = t.mark(e.at, trace.SpeechEnd)
 	case evHeard:
 		if t.speechEnd == trace.None { // on a line without any delay, or if nobody knew the end
-			t.handle(event{kind: evSpeechEnd, at: t.began + t.say.Utterance.End})
+			// What is found in live sound is placed by the fastest packet so far, and a
+			// later one may have been faster: but nothing is heard before it is said.
+			t.handle(event{kind: evSpeechEnd, at: min(t.began+t.say.Utterance.End, e.at)})
 			t.put(e.at+2*t.patience(), event{kind: evGiveUp})
 		}
 		t.heard = t.mark(e.at, trace.SpeechHeard, t.speechEnd)

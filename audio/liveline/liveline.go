@@ -322,6 +322,10 @@ func (l *Line) Say(id trace.ID, u *audio.Utterance) audio.Speech {
 	}
 	s := l.taken[0]
 	l.taken = l.taken[1:]
+	if s.live { // its turn begins now, which may be later than it was found
+		u.Start = l.moment(s.first) - l.o.Clock.Now()
+		s.origin = s.first - l.samples(u.Start)
+	}
 	l.turns[id.Turn] = s
 	delete(l.turns, id.Turn-8) // long over
 	return s

@@ -76,12 +76,14 @@ type Options struct {
 
 // The limits that are not options.
 const (
-	maxSDP      = 256 << 10
-	maxMessage  = 65535 // the most that pion reads at once
-	maxChannels = 8     // data channels of a peer
-	maxWaiting  = 256   // messages and events that nobody takes
-	maxSpoken   = 10 * time.Minute
-	gatherTime  = 2 * time.Second // for an answer of a STUN server
+	maxSDP        = 256 << 10
+	maxMedia      = 32    // sections of a description
+	maxCandidates = 100   // of the other side, in a description and as many after it: each pair of two is tried
+	maxMessage    = 65535 // the most that pion reads at once
+	maxChannels   = 8     // data channels of a peer
+	maxWaiting    = 256   // messages and events that nobody takes
+	maxSpoken     = 10 * time.Minute
+	gatherTime    = 2 * time.Second // for an answer of a STUN server
 )
 
 func (o *Options) setDefaults() error {

@@ -65,6 +65,7 @@ type Peer struct {
 	alarm     clocks.Alarm // of the connection, then of idleness
 	local     string       // the description sent last
 	remote    string       // the description that came last
+	trickled  int          // candidates that came after it
 }
 
 // newPeer makes a peer for what was offered, or is to be.
@@ -203,7 +204,7 @@ func (p *Peer) describe(ctx context.Context, d webrtc.SessionDescription) (strin
 func (p *Peer) described(text string, d *sdp.SessionDescription) {
 	takes, sends := directions(d)
 	p.mu.Lock()
-	p.remote, p.onlyTakes, p.sends = text, takes && !sends, sends
+	p.remote, p.onlyTakes, p.sends, p.trickled = text, takes && !sends, sends, 0
 	if !p.started && !p.isEnded() {
 		p.alarm.Stop()
 		p.alarm = p.e.clock.At(p.e.clock.Now()+p.e.o.Connect, p.notConnected)
@@ -253,6 +254,13 @@ func (p *Peer) AddCandidate(c webrtc.ICECandidateInit) error {
 	}
 	if len(c.Candidate) > 1024 {
 		return fmt.Errorf("rtc: a candidate of %d bytes", len(c.Candidate))
+	}
+	p.mu.Lock()
+	p.trickled++
+	n := p.trickled
+	p.mu.Unlock()
+	if n > maxCandidates {
+		return fmt.Errorf("rtc: more than %d candidates after the description", maxCandidates)
 	}
 	if err := p.pc.AddICECandidate(c); err != nil {
 		return fmt.Errorf("rtc: the candidate %q: %w", c.Candidate, err)

@@ -88,6 +88,12 @@ func readSDP(text string) (*sdp.SessionDescription, error) {
 	if err := d.UnmarshalString(text); err != nil {
 		return nil, fmt.Errorf("rtc: the description is no SDP: %w", err)
 	}
+	if n := len(d.MediaDescriptions); n > maxMedia {
+		return nil, fmt.Errorf("rtc: the description has %d media sections: the most is %d", n, maxMedia)
+	}
+	if n := strings.Count(text, "\na=candidate:"); n > maxCandidates {
+		return nil, fmt.Errorf("rtc: the description has %d candidates: the most is %d", n, maxCandidates)
+	}
 	return &d, nil
 }
 

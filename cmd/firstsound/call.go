@@ -66,7 +66,8 @@ says so:
   twilio        Twilio Media Streams, …/twilio
 
 Where the agent is firstsound serve, what it did in each turn stands beside it, by
-request ID. The exit code is 1 if no turn was answered.
+request ID. The exit code is 1 if no turn was answered, or if a call failed: it did
+not come about, or broke off before its last turn.
 
 ` + impairHelp,
 		Example: `  firstsound call http://127.0.0.1:8090
@@ -107,7 +108,7 @@ request ID. The exit code is 1 if no turn was answered.
 	f.StringVar(&c.answer, "answer", "", "the agent's answer as a WAV `FILE`: is its beginning missing, its rate wrong?")
 	f.StringVar(&c.record, "record", "", "write a stereo WAV file of each call, with labels, to this `FOLDER`")
 	f.StringVar(&c.out, "out", "", "write calls.json to this `FOLDER`")
-	f.BoolVar(&c.overwrite, "overwrite", false, "replace what is in the folder")
+	f.BoolVar(&c.overwrite, "overwrite", false, "replace what is in the folders of --out and --record")
 	f.BoolVar(&c.json, "json", false, "print the report as JSON")
 	f.BoolVar(&c.strict, "strict", false, "exit 1 if an answer is missing or not whole (--answer), or packets left over 5 ms late")
 	return cmd
@@ -221,6 +222,9 @@ func (c *callCmd) run(ctx context.Context) error {
 	}
 	caller.epoch = caller.clock.Epoch()
 	caller.run8 = fmt.Sprintf("call-%08x", uint32(caller.epoch.UnixNano()>>20))
+	if err := c.room(); err != nil {
+		return err
+	}
 	if err := caller.prepare(ctx); err != nil {
 		return err
 	}

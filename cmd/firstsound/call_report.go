@@ -120,7 +120,7 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 			continue
 		}
 		if call.err != nil {
-			r.Errors = append(r.Errors, fmt.Sprintf("call %d: %v", call.number, call.err))
+			r.Errors = append(r.Errors, fmt.Sprintf("call %d: %s", call.number, firstPart(call.err.Error())))
 		}
 		if call.codec.Name != "" {
 			r.Codec, r.codec = call.codec.Name, call.codec
@@ -179,6 +179,17 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 	return r
 }
 
+// maxError bounds how much of an error the report shows, in bytes: some hold what the
+// other side said.
+const maxError = 500
+
+func firstPart(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxError], "") + " …"
+}
+
 // onsetError is how far the first sound is off, the codec's own delay included.
 func onsetError(name string) [2]time.Duration {
 	early, late := ear.OnsetError(name)
@@ -215,20 +226,37 @@ func (c *callResult) turn(i int, h ear.Report) turnEar {
 	return t
 }
 
-func (r *callReport) write(c *callCmd) error {
+// reportFile is what --out writes.
+const reportFile = "calls.json"
+
+// room makes the folders that the command writes to, before it calls anybody: what is
+// measured must not be lost for want of a place.
+func (c *callCmd) room() error {
+	files := []string{}
 	if c.out != "" {
-		if err := os.MkdirAll(c.out, 0o755); err != nil {
+		files = append(files, filepath.Join(c.out, reportFile))
+	}
+	for n := 1; n <= c.calls && c.record != ""; n++ {
+		files = append(files, c.recording(n))
+	}
+	for _, name := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return err
 		}
-		name := filepath.Join(c.out, "calls.json")
 		if _, err := os.Stat(name); err == nil && !c.overwrite {
 			return usagef("%s is there already: name another folder, or say --overwrite", name)
 		}
+	}
+	return nil
+}
+
+func (r *callReport) write(c *callCmd) error {
+	if c.out != "" {
 		text, err := json.MarshalIndent(r, "", "  ")
 		if err != nil {
 			return err
 		}
-		if err := writeFile(name, append(text, '\n')); err != nil {
+		if err := writeFile(filepath.Join(c.out, reportFile), append(text, '\n')); err != nil {
 			return err
 		}
 	}
@@ -374,6 +402,8 @@ func (r *callReport) verdict(strict bool) error {
 			ear.Track: "the agent has a sound track, but no packet of it came after the end of speech", ear.Packets: "packets came, with silence in them",
 		}[r.Stage]
 		return fmt.Errorf("no turn was answered: %s", reached)
+	case len(r.Errors) > 0:
+		return fmt.Errorf("%d of %d calls failed; the figures are of what was heard until then", len(r.Errors), r.Calls)
 	case strict && r.NoAnswer > 0:
 		return fmt.Errorf("strict: %d of %d turns had no answer", r.NoAnswer, len(r.Turns))
 	case strict && r.Cut+r.Wrong > 0:

@@ -63,10 +63,11 @@ func (c *caller) dialSocket(ctx context.Context, t *talk) error {
 		return err
 	}
 	l := &socketLine{t: t, fresh: true}
-	if l.conn, err = wsline.New(s, o); err != nil {
-		return err
+	if l.conn, err = wsline.New(s, o); err == nil {
+		err = l.conn.Greet()
 	}
-	if err := l.conn.Greet(); err != nil {
+	if err != nil {
+		s.Close(1000, "")
 		return err
 	}
 	g, inner := clocks.NewGroup(ctx, c.clock)
@@ -89,7 +90,8 @@ func (c *caller) dialSocket(ctx context.Context, t *talk) error {
 		})
 	}
 	for !l.drain() {
-		if err := c.clock.Sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := t.pause(ctx); err != nil {
+			l.close()
 			return err
 		}
 	}

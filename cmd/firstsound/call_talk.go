@@ -118,6 +118,15 @@ func (t *talk) broken() error {
 	return t.ended
 }
 
+// pause waits a little for news of the call. It returns why nothing more comes, if
+// that is so.
+func (t *talk) pause(ctx context.Context) error {
+	if err := t.broken(); err != nil {
+		return err
+	}
+	return t.c.clock.Sleep(ctx, 5*time.Millisecond)
+}
+
 func (t *talk) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -217,10 +226,7 @@ func (t *talk) listen(ctx context.Context, a *turnAsked) error {
 	c := t.c
 	whole := a.began + a.frame.Duration()
 	for {
-		if err := c.clock.Sleep(ctx, 5*time.Millisecond); err != nil {
-			return err
-		}
-		if err := t.broken(); err != nil {
+		if err := t.pause(ctx); err != nil {
 			return err
 		}
 		now := c.clock.Now()

@@ -25,6 +25,7 @@ func TestCallProtocols(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	url, stop := serveChild(t, exact(t, 120*time.Millisecond), "--out", dir)
 	socket := strings.Replace(url, "http", "ws", 1)
@@ -74,6 +75,7 @@ func TestCallInterrupts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	url, stop := serveChild(t, "--set", "turn.provider=none", "--set", "llm.replies=[One two three four five six seven eight nine ten eleven twelve thirteen.]")
 	defer stop()
 	r := callChild(t, url, "--turns", "2", "--utterance", "en-flite-order", "--interrupt", "after=500ms", "--quiet", "600ms")
@@ -91,6 +93,7 @@ func TestCallImpaired(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	logs := t.TempDir()
 	url, stop := serveChild(t, exact(t, 120*time.Millisecond), "--impair-down", "delay=80ms")
 	defer stop()
@@ -109,6 +112,7 @@ func TestCallImpairedSocket(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	url, stop := serveChild(t, exact(t, 120*time.Millisecond))
 	defer stop()
 	r := callChild(t, strings.Replace(url, "http", "ws", 1), append(quickCall, "--impair", "delay=50ms")...)

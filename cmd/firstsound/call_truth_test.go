@@ -64,6 +64,7 @@ func TestTruthAtTheEar(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	whole := os.Getenv("FIRSTSOUND_TRUTH") != ""
 	delays, calls, turns := []time.Duration{120 * time.Millisecond, 400 * time.Millisecond}, "1", "3"
 	if whole {

@@ -86,6 +86,9 @@ func TestCallAgentKilled(t *testing.T) {
 			if len(r.Errors) != 1 || !strings.Contains(r.Errors[0], want) || len(r.Turns) < 2 || r.FirstSound.N < 1 {
 				t.Errorf("%q, %d turns, %d were answered", r.Errors, len(r.Turns), r.FirstSound.N)
 			}
+			if code := caller.ProcessState.ExitCode(); code != exitFailed { // a call that broke off, although turns were answered
+				t.Errorf("the caller's exit code is %d", code)
+			}
 			t.Logf("%q, %d turns, %v", r.Errors, len(r.Turns), caller.ProcessState)
 		})
 	}
@@ -172,6 +175,7 @@ func TestCallCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	agent, stop := serveChild(t, exact(t, 60*time.Millisecond))
 	defer stop()
 	url, end := impairChild(t, "--to", agent, "--udp", "cut=2s-7s")
@@ -196,6 +200,7 @@ func TestServeICERestart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a program of its own")
 	}
+	t.Parallel()
 	agent, stop := serveChild(t, exact(t, 60*time.Millisecond))
 	defer stop()
 	url, end := impairChild(t, "--to", agent, "--udp", "delay=5ms")

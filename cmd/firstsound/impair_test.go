@@ -90,6 +90,7 @@ func TestImpairBetween(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes real time")
 	}
+	t.Parallel()
 	agent, stop := serveChild(t, exact(t, 120*time.Millisecond))
 	defer stop()
 	logs := filepath.Join(t.TempDir(), "log")
@@ -205,6 +206,7 @@ func TestImpairBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a browser and some seconds")
 	}
+	t.Parallel()
 	ctx := newBrowser(t)
 	agent, stop := serveChild(t)
 	defer stop()

@@ -177,6 +177,8 @@ type agent struct {
 	rows     *report.Assembler // for the callers
 	calls    map[int]*session
 	count    int
+	live     sync.WaitGroup // calls
+	stopping bool           // there are no more
 	relays   atomic.Int64
 	peers    map[string]*session // by the ID that a signalling protocol gave
 	variants map[string]*stages  // by the name of the scenario
@@ -282,6 +284,7 @@ func (a *agent) run(ctx context.Context, server *http.Server, l net.Listener) er
 		err = nil
 	}
 	a.hangUp()
+	a.live.Wait() // what they tell until then belongs into the files
 	a.group.Wait()
 	a.group.Cancel(errors.New("the server is stopped"))
 	a.mu.Lock()
@@ -300,6 +303,7 @@ func (a *agent) run(ctx context.Context, server *http.Server, l net.Listener) er
 func (a *agent) hangUp() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.stopping = true
 	for _, s := range a.calls {
 		s.hangUp()
 	}

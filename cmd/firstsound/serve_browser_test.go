@@ -127,6 +127,7 @@ func TestServePageInBrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a browser and some seconds")
 	}
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	url, stop := serveChild(t, "--out", dir)
 	ctx := newBrowser(t)
@@ -204,6 +205,7 @@ func TestServePageMicrophone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a browser and some seconds")
 	}
+	t.Parallel()
 	all, err := corpus.Embedded()
 	if err != nil {
 		t.Fatal(err)

@@ -15,13 +15,13 @@ import (
 // realtimeEvents tells the marks of a call as OpenAI's Realtime API tells them.
 type realtimeEvents struct {
 	s     *session
-	out   *clocks.Queue[signal.Event]
+	out   *outlet[signal.Event]
 	count int
 }
 
 // realtime serves the data channel oai-events.
 func (s *session) realtime(ctx context.Context, g *clocks.Group, d *rtc.Data) {
-	e := &realtimeEvents{s: s, out: clocks.NewQueue[signal.Event](s.a.clock, "events for the caller")}
+	e := &realtimeEvents{s: s, out: newOutlet[signal.Event](s.a.clock, "events for the caller")}
 	s.a.mu.Lock() // events come under it
 	e.put(signal.Event{Type: signal.SessionCreated, Session: &signal.Session{
 		Type: "realtime", ID: fmt.Sprintf("sess_%d", s.number), Model: "firstsound", Output: []string{"audio"},
@@ -30,7 +30,7 @@ func (s *session) realtime(ctx context.Context, g *clocks.Group, d *rtc.Data) {
 	s.oai = e
 	s.a.mu.Unlock()
 	g.Go("events", func() error {
-		for m := range e.out.All(ctx) {
+		for m := range e.out.all(ctx) {
 			text, err := m.Marshal()
 			if err != nil || d.Send(ctx, string(text)) != nil {
 				return nil // the caller does not read: the call goes on
@@ -52,7 +52,7 @@ func (s *session) realtime(ctx context.Context, g *clocks.Group, d *rtc.Data) {
 func (e *realtimeEvents) put(ev signal.Event) {
 	e.count++
 	ev.EventID = fmt.Sprintf("event_%d_%d", e.s.number, e.count)
-	e.out.Put(ev)
+	e.out.put(ev)
 }
 
 func (e *realtimeEvents) refuse(code, text, about string) {

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"firstsound/audio/impair"
@@ -87,14 +89,50 @@ type session struct {
 	st     *stages
 	peer   *rtc.Peer     // nil on a WebSocket
 	relay  *impair.Relay // nil: nothing is impaired
-	out    *clocks.Queue[toCaller]
+	out    *outlet[toCaller]
 	oai    *realtimeEvents // nil: nobody wants them
 
 	mu     sync.Mutex
 	line   *liveline.Line
 	place  func(uint32) int64
 	cancel context.CancelCauseFunc
+	hungUp bool
 	sound  time.Duration // the last first_sound
+}
+
+// maxNews is how many messages may wait for a caller. Of one that does not take them
+// the rest is dropped: it may have no data channel at all, or ask without listening.
+const maxNews = 1024
+
+// An outlet holds what is to be told to a caller.
+type outlet[T any] struct {
+	queue   *clocks.Queue[T]
+	waiting atomic.Int64
+}
+
+func newOutlet[T any](c clocks.Clock, name string) *outlet[T] {
+	return &outlet[T]{queue: clocks.NewQueue[T](c, name)}
+}
+
+func (o *outlet[T]) put(m T) {
+	if o.waiting.Add(1) > maxNews {
+		o.waiting.Add(-1)
+		return
+	}
+	o.queue.Put(m)
+}
+
+func (o *outlet[T]) close() { o.queue.Close() }
+
+func (o *outlet[T]) all(ctx context.Context) iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for m := range o.queue.All(ctx) {
+			o.waiting.Add(-1)
+			if !yield(m) {
+				return
+			}
+		}
+	}
 }
 
 var errHungUp = errors.New("the server is stopped")
@@ -103,19 +141,24 @@ var errHungUp = errors.New("the server is stopped")
 func (a *agent) newSession(st *stages) (*session, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.stopping {
+		return nil, fmt.Errorf("%w: %w", signal.ErrBusy, errHungUp)
+	}
 	if len(a.calls) >= a.serveCmd.calls {
 		return nil, fmt.Errorf("%w: %d go on already, and --calls allows no more", signal.ErrBusy, len(a.calls))
 	}
 	a.count++
+	a.live.Add(1)
 	s := &session{a: a, number: a.count, st: st,
-		out: clocks.NewQueue[toCaller](a.clock, "news for the caller")}
+		out: newOutlet[toCaller](a.clock, "news for the caller")}
 	a.calls[s.number] = s
 	return s, nil
 }
 
 // over forgets the call.
 func (s *session) over() {
-	s.out.Close()
+	s.out.close()
+	defer s.a.live.Done()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
 	delete(s.a.calls, s.number)
@@ -136,8 +179,19 @@ func (s *session) ended(err error) {
 func (s *session) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.hungUp = true
 	if s.cancel != nil {
 		s.cancel(errHungUp)
+	}
+}
+
+// begins says how the call is ended, which somebody may have wished already.
+func (s *session) begins(cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel = cancel
+	if s.hungUp {
+		cancel(errHungUp)
 	}
 }
 
@@ -152,9 +206,7 @@ func (s *session) overPeer(ctx context.Context) {
 		}
 	}()
 	g, ctx := clocks.NewGroup(ctx, s.a.clock)
-	s.mu.Lock()
-	s.cancel = g.Cancel
-	s.mu.Unlock()
+	s.begins(g.Cancel)
 	g.Go("data channels", func() error {
 		for {
 			d, ok := s.peer.Opened(ctx)
@@ -185,14 +237,14 @@ func (s *session) channel(ctx context.Context, g *clocks.Group, d *rtc.Data) {
 	}
 	if d.Label() == marksChannel {
 		g.Go("news", func() error {
-			for m := range s.out.All(ctx) {
+			for m := range s.out.all(ctx) {
 				if text := m.json(); text == nil || d.Send(ctx, string(text)) != nil {
 					return nil // the caller does not read: the call goes on
 				}
 			}
 			return nil
 		})
-		s.out.Put(s.hello())
+		s.out.put(s.hello())
 	}
 	g.Go("messages", func() error {
 		for {
@@ -221,7 +273,7 @@ func (s *session) message(data []byte, read time.Duration) {
 		return
 	}
 	if len(m.RequestID) > maxRequestID {
-		s.out.Put(toCaller{Type: "error", Error: fmt.Sprintf("a request_id of more than %d bytes", maxRequestID)})
+		s.out.put(toCaller{Type: "error", Error: fmt.Sprintf("a request_id of more than %d bytes", maxRequestID)})
 		return
 	}
 	s.mu.Lock()
@@ -229,12 +281,12 @@ func (s *session) message(data []byte, read time.Duration) {
 	s.mu.Unlock()
 	switch m.Type {
 	case "clock":
-		s.out.Put(toCaller{Type: "clock", Sent: m.Sent, Clock: &read})
+		s.out.put(toCaller{Type: "clock", Sent: m.Sent, Clock: &read})
 	case "stats":
 		s.a.clients.add(s.number, m.RequestID, m.Stats)
 	case "utterance", "live":
 		if line == nil {
-			s.out.Put(toCaller{Type: "error", Error: "the call is not connected yet"})
+			s.out.put(toCaller{Type: "error", Error: "the call is not connected yet"})
 			return
 		}
 		u := s.st.find(m.Utterance)
@@ -292,7 +344,7 @@ func (s *session) event(e *trace.Event) {
 		s.sound = e.At
 		s.mu.Unlock()
 	}
-	s.out.Put(toCaller{Type: "event", Event: trace.AppendJSON(nil, e)})
+	s.out.put(toCaller{Type: "event", Event: trace.AppendJSON(nil, e)})
 	if s.oai != nil {
 		s.oai.event(e)
 	}
@@ -306,7 +358,7 @@ func (s *session) turn(t *report.Turn) {
 		st := s.peer.Stats()
 		m.Stats = &rtcStatsForCaller{st.Sent, st.Latest}
 	}
-	s.out.Put(m)
+	s.out.put(m)
 }
 
 // A clientLog keeps what the callers' clients say of their turns: a line of JSON for

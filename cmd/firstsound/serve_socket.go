@@ -74,15 +74,15 @@ func (s *session) overSocket(ctx context.Context, c *socket.Conn, o wsline.Optio
 		return err
 	}
 	g, ctx := clocks.NewGroup(ctx, s.a.clock)
+	s.begins(g.Cancel)
 	s.mu.Lock()
-	s.cancel = g.Cancel
 	s.line, s.place = line, func(n uint32) int64 { return int64(n) }
 	s.mu.Unlock()
 	g.Go("sending", func() error { return conn.Run(ctx) })
 	if o.Dialect == wsline.Plain {
-		s.out.Put(s.hello())
+		s.out.put(s.hello())
 		g.Go("news", func() error {
-			for m := range s.out.All(ctx) {
+			for m := range s.out.all(ctx) {
 				if text := m.json(); text == nil || conn.Tell(text) != nil {
 					return nil
 				}

@@ -12,7 +12,7 @@ import (
 // startupWave compares, at each level of at least 5 at once, as many first
 // requests as the level has with the later ones. A level has a wave if their
 // median is at least twice as high with p < 0.001, and at most a twentieth of the
-// later ones are nearly as slow. It is found at two levels, or at one of at least
+// later ones are nearly as slow, at this level and below. It is found at two levels, or at one of at least
 // 10 with p < 10⁻⁵.
 func startupWave(v *view) *finding {
 	var facts []Fact
@@ -23,13 +23,7 @@ func startupWave(v *view) *finding {
 		}
 		first, later := ttfts(p.as[:p.level]), ttfts(p.as[p.level:])
 		a, b, chance := median(first), median(later), above(first, later)
-		again := 0
-		for _, t := range later {
-			if t > 0.8*a {
-				again++
-			}
-		}
-		if a < 2*b || chance > 1e-3 || 20*again > len(later) {
+		if a < 2*b || chance > 1e-3 || v.slowAgain(p.level, 0.8*a) {
 			continue // by chance, or slow times that come and go
 		}
 		hits++
@@ -47,6 +41,24 @@ func startupWave(v *view) *finding {
 	f := &finding{explains: extra / float64(len(v.ok)), facts: facts}
 	f.confidence, f.because = sure(product, fmt.Sprintf("first requests against later ones at %s, rank tests", countOf(hits, "level")))
 	return f
+}
+
+// slowAgain says whether more than a twentieth of the requests with up to so many at
+// once took longer than a limit in ms, the first of each part left out.
+func (v *view) slowAgain(level int, limit float64) bool {
+	n, slow := 0, 0
+	for _, p := range v.parts {
+		if p.phase != record.Level && p.phase != record.Single || p.level > level {
+			continue
+		}
+		for _, t := range ttfts(p.as[min(len(p.as), max(1, p.level)):]) {
+			n++
+			if t > limit {
+				slow++
+			}
+		}
+	}
+	return 20*slow > n
 }
 
 // coldStart looks at the run's first requests, warm-ups among them: one with more than 8 times

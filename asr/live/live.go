@@ -222,7 +222,7 @@ func (r *recognition) take(ctx context.Context) (item, error) {
 // run holds one session after the other.
 func (r *recognition) run() error {
 	for {
-		s, err := r.Open(r.ctx)
+		s, err := r.begin()
 		if err != nil {
 			return err
 		}
@@ -233,6 +233,19 @@ func (r *recognition) run() error {
 			return err
 		}
 	}
+}
+
+// begin opens a session. The context that it is given ends with the recognition, or
+// when the service is not ready in time.
+func (r *recognition) begin() (Session, error) {
+	ctx, cancel := clocks.WithCancel(r.ctx, r.clock)
+	patience := 2 * r.Timeout // the handshake has a limit of its own
+	limit := r.clock.At(r.clock.Now()+patience, func() {
+		cancel(failure.Errorf(failure.Timeout, "the service was not ready for sound within %v", patience))
+	})
+	s, err := r.Open(ctx)
+	limit.Stop()
+	return s, err
 }
 
 // hold sends what there is to send and yields what the service says.
@@ -328,10 +341,9 @@ func (r *recognition) hear(ctx context.Context, s Session) error {
 		switch {
 		case err == io.EOF:
 			return nil
+		case ctx.Err() != nil: // however much there is to be read yet
+			return context.Cause(ctx)
 		case err != nil:
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
 			return err
 		}
 	}

@@ -9,10 +9,11 @@ import (
 	"firstsound/audio"
 )
 
-// maxAnswers and maxMarks bound what a service may make of a turn.
+// The bounds of what a service may make of a turn; that of a transcript is in bytes.
 const (
-	maxAnswers = 100
-	maxMarks   = 10000
+	maxAnswers    = 100
+	maxMarks      = 10000
+	maxTranscript = 1 << 20
 )
 
 // take goes on by an event. It says whether the turn is over.
@@ -38,8 +39,11 @@ func (c *caller) take(e event, at time.Duration) (over bool, err error) {
 		}
 		err = c.sound(a, e, at)
 	case "response.output_audio_transcript.delta":
-		if a != nil {
-			a.Transcript += e.Delta
+		if a == nil {
+			break
+		}
+		if a.Transcript += e.Delta; len(a.Transcript) > maxTranscript {
+			err = fmt.Errorf("the transcript of an answer has more than %d bytes", maxTranscript)
 		}
 	case "conversation.item.truncated":
 		for i := range c.turn.Answers {

@@ -20,6 +20,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("prefix_padding_ms: %d is negative", o.PrefixPaddingMS)
 	case o.SilenceDurationMS < 0:
 		return fmt.Errorf("silence_duration_ms: %d is negative", o.SilenceDurationMS)
+	case !slices.Contains([]string{"low", "medium", "high", "auto"}, o.Eagerness):
+		return fmt.Errorf("eagerness: %q; it is low, medium, high or auto", o.Eagerness)
 	case o.Frame < time.Millisecond || o.Frame > time.Second:
 		return fmt.Errorf("frame: %v; it lies between 1ms and 1s", o.Frame)
 	case o.Timeout <= 0:
@@ -222,6 +225,8 @@ func (s *Session) await(ctx context.Context, kind string) (time.Duration, error)
 			return 0, e.Error.asError()
 		case e.Type == kind:
 			return m.Arrived, nil
+		case ctx.Err() != nil: // however much there is to be read yet
+			return 0, context.Cause(ctx)
 		}
 	}
 }

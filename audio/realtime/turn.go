@@ -326,5 +326,8 @@ func (c *caller) listen() error {
 		if over || err != nil {
 			return err
 		}
+		if c.ctx.Err() != nil { // however much there is to be read yet
+			return context.Cause(c.ctx)
+		}
 	}
 }

@@ -80,13 +80,13 @@ func Of(err error) Kind {
 	return Failed
 }
 
-// OfStatus returns the kind of an answer with a status of HTTP that is not 200: a
-// service that fails by itself has one of 5xx.
+// OfStatus returns the kind of an answer with a status of HTTP that is not the one
+// that was hoped for: only one of 4xx refuses the request.
 func OfStatus(status int) Kind {
-	if status >= http.StatusInternalServerError {
-		return Failed
+	if status >= http.StatusBadRequest && status < http.StatusInternalServerError {
+		return Refused
 	}
-	return Refused
+	return Failed
 }
 
 // Hide takes secret out of the text of err, which stays what it is otherwise.

@@ -27,6 +27,9 @@ func TestOf(t *testing.T) {
 		{Errorf(Refused, "no: %w", os.ErrDeadlineExceeded), Refused},
 		{&socket.RefusedError{Status: 401}, Refused},
 		{&socket.RefusedError{Status: 503}, Failed},
+		{&socket.RefusedError{Status: 200}, Failed}, // it is another server
+		{&socket.RefusedError{Status: 101}, Failed},
+		{&socket.RefusedError{Status: 302}, Failed},
 		{&socket.CloseError{Code: 1011}, Closed},
 		{dial(syscall.ECONNREFUSED), Unreachable},
 		{dial(os.ErrDeadlineExceeded), Unreachable}, // nobody answers at that address

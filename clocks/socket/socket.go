@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -48,7 +50,28 @@ const (
 	defaultLimit   = 16 << 20
 	defaultTimeout = 10 * time.Second
 	maxErrorBody   = 4 << 10
+	maxHandshake   = 1 << 20 // bytes of all answers until there is a WebSocket
+	maxWaiting     = 64 << 20
 )
+
+// errHandshake says that a server's answer to the handshake does not end.
+var errHandshake = fmt.Errorf("the answer to the handshake has more than %d bytes", maxHandshake)
+
+// A handshake is a connection of which only so much is read until it is a WebSocket.
+type handshake struct {
+	net.Conn
+	left atomic.Int64
+}
+
+// Read reads, unless too much has been read.
+func (h *handshake) Read(p []byte) (int, error) {
+	if h.left.Load() < 0 {
+		return 0, errHandshake
+	}
+	n, err := h.Conn.Read(p)
+	h.left.Add(-int64(n))
+	return n, err
+}
 
 // A CloseError is the other side's word that it ends the connection.
 type CloseError struct {
@@ -73,6 +96,9 @@ type RefusedError struct {
 
 // Error returns status and body.
 func (e *RefusedError) Error() string {
+	if e.Status == http.StatusSwitchingProtocols {
+		return "the server switched protocols, but to no WebSocket: its Upgrade, Connection or Sec-WebSocket-Accept is wrong"
+	}
 	return fmt.Sprintf("the server refused the WebSocket: %d %s: %s", e.Status, http.StatusText(e.Status), e.Body)
 }
 
@@ -83,9 +109,13 @@ type Conn struct {
 	stamps  *arrival.Conn
 	timeout time.Duration
 
-	in    *clocks.Queue[incoming]
-	done  *clocks.Queue[struct{}] // closed when the reader has ended
-	write sync.Mutex
+	in      *clocks.Queue[incoming]
+	done    *clocks.Queue[struct{}] // closed when the reader has ended
+	write   sync.Mutex
+	waiting atomic.Int64 // bytes that have come and are not taken
+
+	ended chan struct{} // closed when err is there
+	err   error         // why the reader ended
 
 	// Response is the answer to the handshake; nil on the server's side.
 	Response *http.Response
@@ -114,6 +144,7 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 		dial = d.DialContext
 	}
 	var stamps *arrival.Conn
+	var head *handshake
 	release := func() bool { return true }
 	d := websocket.Dialer{
 		NetDialContext: func(dialing context.Context, network, addr string) (net.Conn, error) {
@@ -124,7 +155,9 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 			stamps = o.Source.Wrap(conn)
 			// The dialer looks at the end of ctx no more from here on.
 			release = context.AfterFunc(ctx, func() { conn.Close() })
-			return stamps, nil
+			head = &handshake{Conn: stamps}
+			head.left.Store(maxHandshake)
+			return head, nil
 		},
 		Proxy:            http.ProxyFromEnvironment,
 		TLSClientConfig:  o.TLS,
@@ -148,6 +181,7 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 	case err != nil:
 		return nil, err
 	}
+	head.left.Store(math.MaxInt64)
 	conn := start(c, ws, stamps, o)
 	conn.Response = resp
 	return conn, nil
@@ -190,7 +224,7 @@ func start(c clocks.Clock, ws *websocket.Conn, stamps *arrival.Conn, o Options) 
 		o.Limit = defaultLimit
 	}
 	ws.SetReadLimit(o.Limit)
-	conn := &Conn{clock: c, ws: ws, stamps: stamps, timeout: o.Timeout,
+	conn := &Conn{clock: c, ws: ws, stamps: stamps, timeout: o.Timeout, ended: make(chan struct{}),
 		in: clocks.NewQueue[incoming](c, "messages of a WebSocket"), done: clocks.NewQueue[struct{}](c, "the end of a WebSocket")}
 	c.Go("websocket reader", conn.read)
 	return conn
@@ -202,8 +236,14 @@ func (c *Conn) read() {
 	defer c.in.Close()
 	for {
 		kind, data, err := c.ws.ReadMessage()
+		if err == nil && c.waiting.Add(int64(len(data))) > maxWaiting {
+			err = fmt.Errorf("more than %d bytes have come that are not taken yet", maxWaiting)
+		}
 		if err != nil {
-			c.in.Put(incoming{err: closed(err)})
+			c.err = closed(err)
+			close(c.ended)
+			c.ws.Close() // a Send that waits fails
+			c.in.Put(incoming{err: c.err})
 			return
 		}
 		now := c.clock.Now()
@@ -241,6 +281,7 @@ func (c *Conn) Next(ctx context.Context) (Message, error) {
 	m, ok := c.in.Get(ctx)
 	switch {
 	case ok:
+		c.waiting.Add(-int64(len(m.Data)))
 		return m.Message, m.err
 	case ctx.Err() != nil:
 		return Message{}, context.Cause(ctx)
@@ -261,7 +302,18 @@ func (c *Conn) Send(text bool, data []byte) (time.Duration, error) {
 		return c.clock.Now(), err
 	}
 	at := c.clock.Now()
-	return at, c.ws.WriteMessage(kind, data)
+	err := c.ws.WriteMessage(kind, data)
+	if errors.Is(err, websocket.ErrCloseSent) {
+		<-c.ended // the reader has said goodbye
+	}
+	if err != nil {
+		select {
+		case <-c.ended: // why it did is the reason
+			err = c.err
+		default:
+		}
+	}
+	return at, err
 }
 
 // Ping sends a ping; the answer is not waited for.

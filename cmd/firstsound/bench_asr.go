@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -78,9 +80,18 @@ func (b *benchSpeech) block() (*scenario.Scenario, error) {
 	}
 	s, err := scenario.LoadFile("", settings...)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, b.refused(err)
 	}
 	return s, nil
+}
+
+// defaultPlace is where the scenario says that an option is that was not set.
+var defaultPlace = regexp.MustCompile(`^the default scenario:\d+:\d+: `)
+
+// refused names the flags in place of a scenario that the user does not have.
+func (b *benchSpeech) refused(err error) error {
+	text := strings.Replace(err.Error(), "--set "+b.stage+".provider="+b.provider, "--provider "+b.provider, 1)
+	return usagef("%s", defaultPlace.ReplaceAllString(text, "--set "))
 }
 
 // environment is what the provider is made with. The function ends what it opened.
@@ -230,6 +241,9 @@ nowhere. An interrupt (Ctrl-C) ends the run; what was measured is kept and shown
 	return cmd
 }
 
+// maxTail bounds the silence after each recording.
+const maxTail = time.Minute
+
 // recordings returns those of the language, and those that have none.
 func (b *benchASR) recordings() ([]*audio.Utterance, error) {
 	all, warnings, err := loadCorpus(b.corpus)
@@ -249,6 +263,12 @@ func (b *benchASR) recordings() ([]*audio.Utterance, error) {
 func (b *benchASR) run(ctx context.Context) error {
 	if err := b.check(); err != nil {
 		return err
+	}
+	if b.o.Stop < 0 {
+		return usagef("--stop %v is negative: it is a time after the true end of the speech", b.o.Stop)
+	}
+	if b.o.Tail > maxTail {
+		return usagef("--tail %v: it is at most %v", b.o.Tail, maxTail)
 	}
 	if b.o.Tail < b.o.Stop {
 		return usagef("--tail %v is shorter than --stop %v: the sound would end before the listener says so", b.o.Tail, b.o.Stop)
@@ -272,7 +292,7 @@ func (b *benchASR) run(ctx context.Context) error {
 	e.sent, e.connected = bench.Sent, bench.Connected
 	r, err := recognizers.make(e, s.ASR.Block)
 	if err != nil {
-		return usageError{err}
+		return b.refused(err)
 	}
 	folder, err := b.folder()
 	if err != nil {

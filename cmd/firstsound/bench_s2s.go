@@ -155,7 +155,7 @@ func serveMock(ctx context.Context, clock clocks.Clock) (address string, end fun
 	}, nil
 }
 
-func (b *benchS2S) run(ctx context.Context) (err error) {
+func (b *benchS2S) run(ctx context.Context) (failed error) {
 	switch err := b.check(); {
 	case err != nil:
 		return err
@@ -172,7 +172,7 @@ func (b *benchS2S) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, end()) }()
+		defer func() { failed = errors.Join(failed, end()) }()
 		b.url, b.model = address, "mock"
 	}
 	address, err := agentAddress(b.url)

@@ -23,6 +23,9 @@ func (c *mockSpeech) s2s(clock clocks.Clock, epoch time.Time) (*mockPart, error)
 		return nil, err
 	}
 	o.Faults, o.Epoch = append(o.Faults, faults...), epoch
+	if _, err := mock.New(clock, o); err != nil { // before the truth begins anew
+		return nil, usageError{err}
+	}
 	file, err := c.openTruth("s2s")
 	if err != nil {
 		return nil, err

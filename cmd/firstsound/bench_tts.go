@@ -83,7 +83,7 @@ func (b *benchTTS) run(ctx context.Context) error {
 	defer end()
 	voice, err := synthesizers.make(e, s.TTS.Block)
 	if err != nil {
-		return usageError{err}
+		return b.refused(err)
 	}
 	folder, err := b.folder()
 	if err != nil {

@@ -226,6 +226,12 @@ func (c *mockLLMCmd) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	// Whoever has the port may be writing this truth file.
+	l, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close() // again, once it was served
 	clock := clocks.NewReal()
 	o.Epoch = clock.Epoch()
 	if c.truth != "" {
@@ -257,10 +263,6 @@ func (c *mockLLMCmd) run(ctx context.Context) (err error) {
 	mock, err := llmmock.New(clock, o)
 	if err != nil {
 		return usageError{err}
-	}
-	l, err := net.Listen("tcp", c.listen)
-	if err != nil {
-		return err
 	}
 	fmt.Fprintf(c.out, "listening on %s://%s/v1\n", scheme, l.Addr())
 	if err := mock.Serve(ctx, l, serving); err != nil && !errors.Is(err, context.Canceled) {

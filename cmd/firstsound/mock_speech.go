@@ -212,6 +212,20 @@ func (c *mockSpeech) run(ctx context.Context) (err error) {
 	if c.caOut != "" && !c.tls {
 		return usagef("--ca-out goes with --tls")
 	}
+	if port > 0 && port+len(c.parts)-1 > 65535 {
+		return usagef("--listen %s: it takes %d ports from there, and the last one is 65535", c.listen, len(c.parts))
+	}
+	// Whoever has the port may be writing the truth of --truth, which the making of
+	// the parts begins anew.
+	lines, err := c.occupy(host, port)
+	defer func() {
+		for _, l := range lines {
+			l.Close() // again, where it was served
+		}
+	}()
+	if err != nil {
+		return err
+	}
 	clock := clocks.NewReal()
 	parts, err := c.make(clock)
 	defer func() {
@@ -241,24 +255,41 @@ func (c *mockSpeech) run(ctx context.Context) (err error) {
 		}
 	}()
 	for i, p := range parts {
-		at := port
-		if at > 0 {
-			at += i
-		}
-		if err := c.serve(inner, g, p, net.JoinHostPort(host, strconv.Itoa(at)), config); err != nil {
-			g.Cancel(err)
-			return err
-		}
+		c.serve(inner, g, p, lines[i], config)
+	}
+	if c.wyoming != "" {
+		w := lines[len(parts)]
+		fmt.Fprintf(c.out, "listening on tcp://%s (Wyoming)\n", w.Addr())
+		g.Go("Wyoming", func() error { return parts[0].wyoming(inner, w) })
 	}
 	return nil
 }
 
-// serve listens for a part, says where, and serves it.
-func (c *mockSpeech) serve(ctx context.Context, g *clocks.Group, p *mockPart, address string, config *tls.Config) error {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return err
+// occupy listens for each part, and for Wyoming behind them.
+func (c *mockSpeech) occupy(host string, port int) (all []net.Listener, err error) {
+	var addresses []string
+	for i := range c.parts {
+		at := port
+		if at > 0 {
+			at += i
+		}
+		addresses = append(addresses, net.JoinHostPort(host, strconv.Itoa(at)))
 	}
+	if c.wyoming != "" {
+		addresses = append(addresses, c.wyoming)
+	}
+	for _, address := range addresses {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// serve says where a part listens, and serves it.
+func (c *mockSpeech) serve(ctx context.Context, g *clocks.Group, p *mockPart, l net.Listener, config *tls.Config) {
 	name, scheme := "", p.scheme
 	if len(c.parts) > 1 {
 		name = p.name + ": "
@@ -268,14 +299,4 @@ func (c *mockSpeech) serve(ctx context.Context, g *clocks.Group, p *mockPart, ad
 	}
 	fmt.Fprintf(c.out, "%slistening on %s://%s%s\n", name, scheme, l.Addr(), p.show)
 	g.Go(p.name, func() error { return p.serve(ctx, l, config) })
-	if c.wyoming == "" {
-		return nil
-	}
-	w, err := net.Listen("tcp", c.wyoming)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(c.out, "listening on tcp://%s (Wyoming)\n", w.Addr())
-	g.Go("Wyoming", func() error { return p.wyoming(ctx, w) })
-	return nil
 }

@@ -136,6 +136,9 @@ func (c *mockSpeech) asr(clock clocks.Clock, s *scenario.Scenario, epoch time.Ti
 		return nil, usageError{err}
 	}
 	o.Lookup = asrmock.Recordings(recordings)
+	if _, err := asrmock.New(clock, o); err != nil { // before the truth begins anew
+		return nil, usageError{err}
+	}
 	file, err := c.openTruth("asr")
 	if err != nil {
 		return nil, err
@@ -178,6 +181,9 @@ func (c *mockSpeech) tts(clock clocks.Clock, s *scenario.Scenario, epoch time.Ti
 		return nil, err
 	}
 	o.Faults, o.Epoch = append(o.Faults, faults...), epoch
+	if _, err := ttsmock.New(clock, o); err != nil { // before the truth begins anew
+		return nil, usageError{err}
+	}
 	file, err := c.openTruth("tts")
 	if err != nil {
 		return nil, err
@@ -215,6 +221,9 @@ func (c *mockSpeech) llm(clock clocks.Clock, epoch time.Time) (*mockPart, error)
 		return nil, err
 	}
 	o.Epoch = epoch
+	if _, err := llmmock.New(clock, o); err != nil { // before the truth begins anew
+		return nil, usageError{err}
+	}
 	file, err := c.openTruth("llm")
 	if err != nil {
 		return nil, err

@@ -211,7 +211,7 @@ func TestBenchSpeechRefuses(t *testing.T) {
 		"asr --provider sim --rounds 0":                    "--rounds takes",
 		"asr --provider sim --language fr":                 `no recording in the language "fr"`,
 		"asr --provider sim --tail 100ms":                  "shorter than --stop",
-		"asr --provider sim --stop -1s":                    "has to be as long as the listener waits",
+		"asr --provider sim --stop -1s":                    "--stop -1s is negative",
 		"asr --provider sim --set timeout=3s":              "a key of the pipeline",
 		"tts --provider flite --set tts.attempts=3":        "a key of the pipeline",
 		"asr --provider deepgram":                          "DEEPGRAM_API_KEY",

@@ -90,12 +90,22 @@ func (c *Caller) Say(ctx context.Context, p Post, tell Teller) error {
 		return err
 	}
 	defer b.close()
+	var fresh time.Duration // sound since the alarm was set
+	say := func(chunk tts.Chunk) error {
+		fresh += chunk.Sound.Duration()
+		return tell(chunk)
+	}
+	alarm.Stop()
+	alarm = c.alarm(cancel)
 	for total := 0; ; {
-		alarm.Stop()
-		alarm = c.alarm(cancel)
+		if fresh >= leastSound { // one byte after the other is no progress
+			fresh = 0
+			alarm.Stop()
+			alarm = c.alarm(cancel)
+		}
 		r, err := x.Next()
 		if err == io.EOF {
-			return b.end(c.clock.Now(), tell)
+			return b.end(c.clock.Now(), say)
 		}
 		if err != nil {
 			return err
@@ -103,7 +113,7 @@ func (c *Caller) Say(ctx context.Context, p Post, tell Teller) error {
 		if total += len(r.Data); total > maxBody {
 			return fmt.Errorf("the answer has more than %d bytes", maxBody)
 		}
-		if done, err := b.take(r.Data, r.Arrived, tell); done || err != nil {
+		if done, err := b.take(r.Data, r.Arrived, say); done || err != nil {
 			return err
 		}
 	}

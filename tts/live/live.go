@@ -69,6 +69,13 @@ func (o Options) CheckURL(schemes ...string) error {
 // ErrNoSound says that a service ended a piece of text without having spoken.
 var ErrNoSound = errors.New("the service sent no sound for the text")
 
+// A service that is slower than this makes no progress: sound in any stretch of its
+// timeout.
+const leastSound = 100 * time.Millisecond
+
+// maxSound bounds the sound of a piece of text.
+const maxSound = 10 * time.Minute
+
 var errStopped = errors.New("the caller stopped the iteration")
 
 // Silent is the error of a service that says nothing for d.
@@ -165,7 +172,9 @@ func (v *voice) tell(c tts.Chunk) error {
 		v.rate = c.Sound.Rate
 	}
 	v.told = true
-	v.sound += n
+	if v.sound += n; n > 0 && v.sound/c.Sound.Rate > int(maxSound/time.Second) {
+		return fmt.Errorf("the sound of a piece of text is longer than %v", maxSound)
+	}
 	if !v.yield(c, nil) {
 		return errStopped
 	}

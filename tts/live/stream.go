@@ -62,6 +62,7 @@ type stream struct {
 	voice
 	timeout time.Duration
 	session Session
+	fresh   time.Duration           // sound since lively
 	cancel  context.CancelCauseFunc // of the inner context
 	fed     *clocks.Queue[struct{}] // closed when no more text comes
 
@@ -70,7 +71,7 @@ type stream struct {
 	textEnd bool
 	waiting bool          // for text
 	over    bool          // no more text is wanted
-	lively  time.Duration // when there was the last message, or piece of text
+	lively  time.Duration // when there was the last progress, or piece of text
 	alarm   clocks.Alarm
 }
 
@@ -197,20 +198,28 @@ func (s *stream) hear(ctx context.Context) error {
 		case err != nil:
 			return err
 		}
-		s.news()
 		for _, c := range h.Chunks {
 			if err := s.tell(c); err != nil {
 				return err
 			}
 		}
+		s.news(h)
 		if done, err := s.spoken(h); done || err != nil {
 			return err
 		}
 	}
 }
 
-// news notes that there was a message.
-func (s *stream) news() {
+// news notes what was heard, and has been taken by the caller. Messages without
+// sound, or with next to none, are no progress.
+func (s *stream) news(h Heard) {
+	for _, c := range h.Chunks {
+		s.fresh += c.Sound.Duration()
+	}
+	if s.fresh < leastSound && h.Pieces == 0 && !h.Over {
+		return
+	}
+	s.fresh = 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lively = s.clock.Now()
@@ -225,7 +234,9 @@ func (s *stream) next(ctx context.Context) (Heard, error) {
 		s.mu.Unlock()
 		left := s.timeout
 		if !idle {
-			left = since + s.timeout - s.clock.Now()
+			if left = since + s.timeout - s.clock.Now(); left <= 0 {
+				return Heard{}, Silent(s.timeout) // however many messages there are
+			}
 		}
 		limited, cancel := clocks.WithTimeout(ctx, s.clock, left, errPatience)
 		h, err := s.session.Next(limited)

@@ -22,9 +22,10 @@ test: setup vet race short-fuzz short-bench ## everything: installs what the tes
 
 # What the tests use beyond Go: a C compiler for the race detector, SimPy to
 # compare the model of a server with, httpx to compare the streaming client
-# with, the engines that speak, recognize and made the recordings, and a browser that
-# calls. The official SDKs, which the mocks are held against, are npm packages; so is Silero.
-PACKAGES = gcc libc6-dev flite libflite1 espeak-ng libpocketsphinx3 pocketsphinx-en-us python3-simpy python3-httpx chromium-headless-shell
+# with, and the engines that speak, recognize and made the recordings; a browser
+# that calls, where there is one. The official SDKs, which the mocks are held
+# against, are npm packages; so is Silero.
+PACKAGES = gcc libc6-dev flite libflite1 espeak-ng libpocketsphinx3 pocketsphinx-en-us python3-simpy python3-httpx
 SDKS     = cmd/firstsound/testdata/sdk asr/asrmock/testdata/sdk tts/ttsmock/testdata/sdk
 SUDO    := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 
@@ -37,6 +38,9 @@ packages:
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	if [ -n "$$missing" ]; then echo "installing$$missing"; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install $$missing >/dev/null; fi
+	@command -v chromium-headless-shell >/dev/null || { echo "installing chromium-headless-shell"; \
+	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq -y --no-install-recommends install chromium-headless-shell >/dev/null; } || \
+	  echo "the tests in a browser will be skipped"
 
 sdks:
 	@for sdk in $(SDKS); do \

@@ -7,7 +7,7 @@ FUZZ  ?= 300x
 BENCH ?= 1x
 export CGO_ENABLED ?= 0
 
-.PHONY: packages sdks race-all help run run-local call truth build test setup vet race short-fuzz fuzz short-bench bench soak corpus docs golden
+.PHONY: packages sdks rooms race-all program program-and-fuzz help run run-local call truth build test setup vet short-fuzz fuzz short-bench bench soak corpus docs golden
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -18,7 +18,7 @@ run: ## the main job, on the embedded recordings: no network, no key
 build: ## one static binary, ./firstsound
 	$(GO) build -trimpath -o firstsound ./cmd/firstsound
 
-test: setup vet race short-fuzz short-bench ## everything: installs what the tests need, then runs them all
+test: setup vet rooms program-and-fuzz short-bench ## everything: installs what the tests need, then runs them all
 
 # What the tests use beyond Go: a C compiler for the race detector, SimPy to
 # compare the model of a server with, httpx to compare the streaming client
@@ -54,9 +54,17 @@ vet:
 
 # The program itself, end to end, takes ten minutes and 4 GB under the race detector
 # (make race-all): here it is tested without, all rooms below it with.
-race:
+rooms: ## all packages but the program, under the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m $$($(GO) list ./... | grep -v '/cmd/firstsound$$')
-	$(GO) test -timeout 30m -parallel 4 ./cmd/firstsound # calls in real time: they mostly wait
+
+program: ## the program, end to end
+	$(GO) test -timeout 30m -parallel 4 ./cmd/firstsound
+
+# The program's tests make calls in real time and mostly wait: the fuzz targets
+# take the processors meanwhile, when the tests leave them.
+program-and-fuzz:
+	@nice -n 19 $(MAKE) --no-print-directory short-fuzz & fuzz=$$!; \
+	  $(MAKE) --no-print-directory program; rc=$$?; wait $$fuzz && exit $$rc
 
 race-all: ## all tests under the race detector
 	CGO_ENABLED=1 $(GO) test -race -timeout 60m ./...

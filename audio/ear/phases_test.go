@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"firstsound/audio/codec"
+	"firstsound/clocks/clockstest"
 )
 
 // OnsetError is what is found of made answers whose onset lies anywhere in a packet,
@@ -15,6 +16,9 @@ func TestOnsetError(t *testing.T) {
 		codec string
 		rate  int
 	}{{codec.PCMU, 8000}, {codec.PCMA, 8000}, {codec.Opus, 48000}} {
+		if c.codec == codec.Opus && clockstest.Race {
+			continue
+		}
 		early, late := OnsetError(c.codec)
 		var errs []time.Duration
 		for _, noise := range []float64{-100, -70, -55} {

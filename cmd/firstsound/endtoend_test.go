@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"firstsound/clocks/clockstest"
 	"firstsound/clocks/quantile"
 	"firstsound/pipeline/report"
 )
@@ -61,7 +62,7 @@ func rows(t *testing.T, dir string) []report.TurnRow {
 // unlessRace returns n, or less with the race detector, which makes all slower by
 // a factor of ten and finds what it finds in few turns.
 func unlessRace(n, less int) int {
-	if raceDetector {
+	if clockstest.Race {
 		return less
 	}
 	return n

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"firstsound/clocks/clockstest"
 	"firstsound/pipeline/scenario"
 )
 
@@ -19,7 +20,7 @@ func TestScenarioSymptoms(t *testing.T) {
 	percent := debug.SetGCPercent(400)
 	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	seeds := 5
-	if raceDetector || testing.Short() {
+	if clockstest.Race || testing.Short() {
 		seeds = 1
 	}
 	all, err := lessons()

@@ -2,6 +2,7 @@ package diagnosis
 
 import (
 	"encoding/json"
+	"firstsound/clocks/clockstest"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -12,7 +13,7 @@ import (
 // TestFaultsAreFound looks for each fault in few runs, and in healthy ones;
 // TestSoakFaultsAreFound in as many as the promise is about.
 func TestFaultsAreFound(t *testing.T) {
-	if raceEnabled { // all of it takes ten times as long
+	if clockstest.Race { // all of it takes ten times as long
 		findFaults(t, 2, 0.5)
 		return
 	}
@@ -21,7 +22,7 @@ func TestFaultsAreFound(t *testing.T) {
 
 func TestHealthyRunsHaveNone(t *testing.T) {
 	seeds := 150
-	if raceEnabled {
+	if clockstest.Race {
 		seeds = 10
 	}
 	countFalse(t, seeds)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"firstsound/clocks"
+	"firstsound/clocks/clockstest"
 	"firstsound/clocks/exchange"
 	"firstsound/clocks/random"
 	"firstsound/llm"
@@ -150,7 +151,7 @@ func (m mocked) measure(t *testing.T, seed uint64) (run record.Run, attempts []*
 // client, once. Under the race detector three of them are enough.
 func TestMocksFaultsAreFound(t *testing.T) {
 	all := mockedFaults
-	if raceEnabled {
+	if clockstest.Race {
 		all = slices.DeleteFunc(slices.Clone(all), func(m mocked) bool { return !slices.Contains([]string{"none", "gzip", "429"}, m.name) })
 	}
 	findMocked(t, all, 1)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -367,10 +368,13 @@ func (b *bench) early() error {
 	for n := 1; n <= 40; n++ {
 		b.renew()
 		var at time.Duration
-		seen, after := 0, false
+		var seen atomic.Int64 // the text may be taken by another goroutine
+		var after atomic.Bool
 		text := func(yield func(string) bool) {
 			for _, p := range pieces {
-				after = after || seen >= n
+				if seen.Load() >= int64(n) {
+					after.Store(true)
+				}
 				if !yield(p) {
 					return
 				}
@@ -378,19 +382,18 @@ func (b *bench) early() error {
 		}
 		s, err := b.listen(b.ctx, first, text, func(tts.Chunk) bool {
 			at = b.clock.Now()
-			seen++
-			return seen == n
+			return seen.Add(1) == int64(n)
 		})
 		switch {
 		case err != nil:
 			return fmt.Errorf("stopped at chunk %d: %w", n, err)
 		case s.err != nil:
 			return fmt.Errorf("stopped at chunk %d: it fails: %w", n, s.err)
-		case seen < n:
+		case seen.Load() < int64(n):
 			return nil
 		case s.ended-at > b.Bound:
 			return fmt.Errorf("it returns %v after it was stopped at chunk %d; %v are allowed", s.ended-at, n, b.Bound)
-		case after:
+		case after.Load():
 			return fmt.Errorf("it takes more text after it was stopped at chunk %d", n)
 		}
 	}

@@ -1,5 +1,0 @@
-//go:build race
-
-package diagnosis_test
-
-const raceEnabled = true

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -169,38 +170,11 @@ func (b *Bench) Connected(requestID string, began, done time.Duration) {
 // Run replays all recordings to r, level of them at a time, and passes each trial
 // to keep, one after the other. The error is keep's, or the cause of ctx.
 func (b *Bench) Run(ctx context.Context, r asr.Recognizer, level int, keep func(Trial) error) error {
-	work := clocks.NewQueue[*audio.Utterance](b.clock, "a recording")
-	for range b.o.Rounds {
-		for _, u := range b.o.Utterances {
-			work.Put(u)
-		}
-	}
-	work.Close()
-	g, inner := clocks.NewGroup(ctx, b.clock)
-	var mu sync.Mutex
-	began := b.clock.Now()
-	for i := range level {
-		g.Go("a listener", func() error {
-			// Their ticks do not fall together, as those of real calls do not.
-			if err := b.clock.SleepUntil(inner, began+time.Duration(i)*frame/time.Duration(level)); err != nil {
-				return err
-			}
-			for u := range work.All(inner) {
-				if inner.Err() != nil { // what is in the queue comes all the same
-					break
-				}
-				t := b.listen(inner, r, u, level)
-				mu.Lock()
-				err := keep(t)
-				mu.Unlock()
-				if err != nil {
-					return err
-				}
-			}
-			return context.Cause(inner)
-		})
-	}
-	return g.Wait()
+	// The ticks of the listeners do not fall together, as those of real calls do not.
+	return clocks.Share(ctx, b.clock, level, frame, slices.Repeat(b.o.Utterances, b.o.Rounds),
+		func(ctx context.Context) (func(*audio.Utterance) Trial, func()) {
+			return func(u *audio.Utterance) Trial { return b.listen(ctx, r, u, level) }, func() {}
+		}, keep)
 }
 
 // listen is one trial.

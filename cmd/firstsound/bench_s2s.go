@@ -189,30 +189,10 @@ func (b *benchS2S) run(ctx context.Context) (failed error) {
 	if err != nil {
 		return usageError{err}
 	}
-	folder, err := b.folder()
-	if err != nil {
-		return err
-	}
 	summary := s2sbench.NewSummary(s2sbench.Report{URL: llmbench.PublicURL(address), Model: b.model, TurnDetection: detection(o.Agent), Corpus: b.corpus, Language: b.language})
-	progress := newCounter(b.streams, len(b.levels)*bench.Turns(), "turns")
-	ok := 0
-	for _, level := range b.levels {
-		err = bench.Run(ctx, level, func(t s2sbench.Trial) error {
-			if t.Outcome == s2sbench.OK {
-				ok++
-			}
-			summary.Add(t)
-			progress.one()
-			return folder.keep(t)
-		})
-		if err != nil {
-			break
-		}
-	}
-	progress.done()
-	report := summary.Report(err != nil)
-	shown := b.show(report, func() error { return writeBenchS2S(b.streams.out, report) })
-	return errors.Join(shown, folder.close(report), ended(ctx, err, ok))
+	return measure(ctx, &b.benchSpeech, len(b.levels)*bench.Turns(), "turns", summary, writeBenchS2S,
+		func(level int, keep func(s2sbench.Trial) error) error { return bench.Run(ctx, level, keep) },
+		func(t s2sbench.Trial) bool { return t.Outcome == s2sbench.OK })
 }
 
 // detection says how the agent is told to find the end of the speech.
@@ -233,14 +213,7 @@ func writeBenchS2S(w io.Writer, r *s2sbench.Report) error {
 		fmt.Fprintln(w, partialTrials)
 	}
 	if c := r.Cold; c != nil {
-		fmt.Fprintf(w, "cold, the first turn, whose times are in no other figure: %s", c.Outcome)
-		if c.Connect != nil {
-			fmt.Fprintf(w, ", session in %s", millis(*c.Connect))
-		}
-		if c.Wait != nil {
-			fmt.Fprintf(w, ", first audible sample %s", millis(*c.Wait))
-		}
-		fmt.Fprintln(w)
+		writeCold(w, "turn", string(c.Outcome), coldPart{"session in", c.Connect}, coldPart{"first audible sample", c.Wait})
 	}
 	for _, l := range r.Levels {
 		writeLevel(w, l.Concurrency, l.Turns, outcomeCounts(s2sbench.Outcomes, l.Outcomes), l.Errors)

@@ -64,6 +64,23 @@ func writeLevel(w io.Writer, concurrency, trials int, outcomes string, failures 
 	}
 }
 
+// A coldPart is a time of the first trial; a nil one is left out.
+type coldPart struct {
+	name string
+	d    *time.Duration
+}
+
+// writeCold writes the first trial (or turn) of a run, which stands apart.
+func writeCold(w io.Writer, what, outcome string, parts ...coldPart) {
+	fmt.Fprintf(w, "cold, the first %s, whose times are in no other figure: %s", what, outcome)
+	for _, p := range parts {
+		if p.d != nil {
+			fmt.Fprintf(w, ", %s %s", p.name, millis(*p.d))
+		}
+	}
+	fmt.Fprintln(w)
+}
+
 const partialTrials = "!  partial: the run was interrupted; these are the trials until then"
 
 // writeBenchASR writes the report of bench asr for people.
@@ -73,14 +90,7 @@ func writeBenchASR(w io.Writer, r *asrbench.Report) error {
 		fmt.Fprintln(w, partialTrials)
 	}
 	if c := r.Cold; c != nil {
-		fmt.Fprintf(w, "cold, the first trial, whose times are in no other figure: %s", c.Outcome)
-		if c.Connect != nil {
-			fmt.Fprintf(w, ", connected in %s", millis(*c.Connect))
-		}
-		if c.Final != nil {
-			fmt.Fprintf(w, ", finalization %s", millis(*c.Final))
-		}
-		fmt.Fprintln(w)
+		writeCold(w, "trial", string(c.Outcome), coldPart{"connected in", c.Connect}, coldPart{"finalization", c.Final})
 	}
 	for _, l := range r.Levels {
 		writeLevel(w, l.Concurrency, l.Trials, outcomeCounts(asrbench.Outcomes, l.Outcomes), l.Errors)
@@ -133,16 +143,7 @@ func writeBenchTTS(w io.Writer, r *ttsbench.Report) error {
 		fmt.Fprintln(w, partialTrials)
 	}
 	if c := r.Cold; c != nil {
-		fmt.Fprintf(w, "cold, the first trial, whose times are in no other figure: %s", c.Outcome)
-		for _, part := range []struct {
-			name string
-			d    *time.Duration
-		}{{"connected in", c.Connect}, {"first byte", c.FirstByte}, {"heard", c.Heard}} {
-			if part.d != nil {
-				fmt.Fprintf(w, ", %s %s", part.name, millis(*part.d))
-			}
-		}
-		fmt.Fprintln(w)
+		writeCold(w, "trial", string(c.Outcome), coldPart{"connected in", c.Connect}, coldPart{"first byte", c.FirstByte}, coldPart{"heard", c.Heard})
 	}
 	for _, l := range r.Levels {
 		writeLevel(w, l.Concurrency, l.Trials, outcomeCounts(ttsbench.Outcomes, l.Outcomes), l.Errors)

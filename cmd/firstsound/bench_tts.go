@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -85,28 +84,7 @@ func (b *benchTTS) run(ctx context.Context) error {
 	if err != nil {
 		return b.refused(err)
 	}
-	folder, err := b.folder()
-	if err != nil {
-		return err
-	}
-	summary := ttsbench.NewSummary(b.provider, b.language)
-	progress := newCounter(b.streams, len(b.levels)*b.rounds*len(o.Texts), "texts")
-	ok := 0
-	for _, level := range b.levels {
-		err = bench.Run(ctx, voice, level, func(t ttsbench.Trial) error {
-			if t.Outcome == ttsbench.OK {
-				ok++
-			}
-			summary.Add(t)
-			progress.one()
-			return folder.keep(t)
-		})
-		if err != nil {
-			break
-		}
-	}
-	progress.done()
-	report := summary.Report(err != nil)
-	shown := b.show(report, func() error { return writeBenchTTS(b.streams.out, report) })
-	return errors.Join(shown, folder.close(report), ended(ctx, err, ok))
+	return measure(ctx, &b.benchSpeech, len(b.levels)*b.rounds*len(o.Texts), "texts", ttsbench.NewSummary(b.provider, b.language), writeBenchTTS,
+		func(level int, keep func(ttsbench.Trial) error) error { return bench.Run(ctx, voice, level, keep) },
+		func(t ttsbench.Trial) bool { return t.Outcome == ttsbench.OK })
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,33 +96,10 @@ func New(clock clocks.Clock, o Options) (*Bench, error) {
 // Run has all texts spoken by s, level of them at a time, and passes each trial to
 // keep, one after the other. The error is keep's, or the cause of ctx.
 func (b *Bench) Run(ctx context.Context, s tts.Synthesizer, level int, keep func(Trial) error) error {
-	work := clocks.NewQueue[Text](b.clock, "a text")
-	for range b.o.Rounds {
-		for _, t := range b.o.Texts {
-			work.Put(t)
-		}
-	}
-	work.Close()
-	var one sync.Mutex
-	g, ctx := clocks.NewGroup(ctx, b.clock)
-	for range level {
-		g.Go("a caller", func() error {
-			for text := range work.All(ctx) {
-				if ctx.Err() != nil { // what is in the queue comes all the same
-					break
-				}
-				t := b.speak(ctx, s, text, level)
-				one.Lock()
-				err := keep(t)
-				one.Unlock()
-				if err != nil {
-					return err
-				}
-			}
-			return context.Cause(ctx)
-		})
-	}
-	return g.Wait()
+	return clocks.Share(ctx, b.clock, level, 0, slices.Repeat(b.o.Texts, b.o.Rounds),
+		func(ctx context.Context) (func(Text) Trial, func()) {
+			return func(t Text) Trial { return b.speak(ctx, s, t, level) }, func() {}
+		}, keep)
 }
 
 // speak is one trial.

@@ -140,38 +140,16 @@ func (b *Bench) Turns() int { return cmp.Or(b.o.Turns, len(b.o.Utterances)) }
 // Run has the turns, level of them at a time, and passes each one to keep, one
 // after the other. The error is keep's, or the cause of ctx.
 func (b *Bench) Run(ctx context.Context, level int, keep func(Trial) error) error {
-	work := clocks.NewQueue[*audio.Utterance](b.clock, "a recording")
-	for i := range b.Turns() {
-		work.Put(b.o.Utterances[i%len(b.o.Utterances)])
+	turns := make([]*audio.Utterance, b.Turns())
+	for i := range turns {
+		turns[i] = b.o.Utterances[i%len(b.o.Utterances)]
 	}
-	work.Close()
-	g, inner := clocks.NewGroup(ctx, b.clock)
-	var mu sync.Mutex
-	began := b.clock.Now()
-	for i := range level {
-		g.Go("a caller", func() error {
-			// Their ticks do not fall together, as those of real calls do not.
-			if err := b.clock.SleepUntil(inner, began+time.Duration(i)*b.o.Agent.Frame/time.Duration(level)); err != nil {
-				return err
-			}
+	// The ticks of the callers do not fall together, as those of real calls do not.
+	return clocks.Share(ctx, b.clock, level, b.o.Agent.Frame, turns,
+		func(ctx context.Context) (func(*audio.Utterance) Trial, func()) {
 			c := caller{b: b, level: level}
-			defer c.hangUp()
-			for u := range work.All(inner) {
-				if inner.Err() != nil { // what is in the queue comes all the same
-					break
-				}
-				t := c.say(inner, u)
-				mu.Lock()
-				err := keep(t)
-				mu.Unlock()
-				if err != nil {
-					return err
-				}
-			}
-			return context.Cause(inner)
-		})
-	}
-	return g.Wait()
+			return func(u *audio.Utterance) Trial { return c.say(ctx, u) }, c.hangUp
+		}, keep)
 }
 
 // A caller has one session after the other.

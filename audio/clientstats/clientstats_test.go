@@ -231,46 +231,6 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-func TestSlope(t *testing.T) {
-	points := func(call int, ys ...float64) (ps []Point) {
-		for i, y := range ys {
-			ps = append(ps, Point{call, float64(i + 1), y})
-		}
-		return ps
-	}
-	show := func(tr Trend) string {
-		s := ""
-		for _, v := range []*float64{tr.Low, tr.Slope, tr.High} {
-			if v == nil {
-				s += "- "
-			} else {
-				s += fmt.Sprintf("%.3f ", *v)
-			}
-		}
-		return s
-	}
-	for _, c := range []struct {
-		name   string
-		points []Point
-		want   string
-	}{
-		{"no point", nil, "- - - "},
-		{"two", points(1, 1, 4), "- 3.000 - "},
-		{"five are too few for an interval", points(1, 10, 12, 11, 15, 14), "- 1.250 - "},
-		{"a line", points(1, 5, 7, 9, 11, 13, 15), "2.000 2.000 2.000 "},
-		// By hand: the slopes are the sums i+j of 0 to 5; of the 15, the variance is
-		// 28.33, so the ranks of the interval are 2.284 and 13.716.
-		{"squares", points(1, 0, 1, 4, 9, 16, 25), "2.284 5.000 7.716 "},
-		{"one that is far off", points(1, 1, 2, 3, 100, 5, 6, 7, 8), "1.000 1.000 1.000 "}, // 21 of 28 slopes are 1
-		// Calls that begin at different levels are not compared with each other.
-		{"two calls", append(points(1, 1, 2, 3, 4, 5), points(2, 101, 102, 103, 104, 105)...), "1.000 1.000 1.000 "},
-	} {
-		if got := show(Slope(c.points)); got != c.want {
-			t.Errorf("%s: %s, want %s", c.name, got, c.want)
-		}
-	}
-}
-
 // A clean client plays the first packet at once, and later holds 20 to 40 ms.
 func TestClean(t *testing.T) {
 	at := []time.Duration{3 * time.Second, 3500 * ms, 13 * time.Second, 2 * time.Second}

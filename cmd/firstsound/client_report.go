@@ -92,7 +92,7 @@ type clientReport struct {
 	Turns     []*clientTurn      `json:"turns"`
 	Told      int                `json:"turns_with_stats"`
 	Calls     int                `json:"calls"`
-	Growth    clientstats.Trend  `json:"buffer_growth_ns_per_turn"`
+	Growth    quantile.Trend     `json:"buffer_growth_ns_per_turn"`
 	First     clientGroup        `json:"first_turns"`
 	Later     clientGroup        `json:"later_turns"`
 	Losses    []clientstats.Loss `json:"losses"`

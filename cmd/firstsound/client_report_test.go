@@ -210,7 +210,7 @@ func TestClientReportFindings(t *testing.T) {
 			[]string{"loss          5 packets in turn-3: 100.0 ms made up, buffer 30.0, at most 30.0 ms, back after 0.0 ms (seen every 500ms)", "in all        100.0 ms made up, 25.0 stretched, 0.0 squeezed"}, true},
 		{"loss, and not back", clientCase{buffers: buffersOf(30, 30, 230, 230), lost: map[int]float64{3: 5}}, "buffer_stays_after_loss", []string{"went from 30.0 to 230.0 ms"}, true},
 		{"loss, and the end soon after it", clientCase{buffers: buffersOf(30, 30, 230), lost: map[int]float64{3: 5}}, "", []string{"not back: the samples end before"}, true},
-		{"nothing told", clientCase{buffers: buffersOf(30), silent: map[int]bool{1: true}}, "", []string{"0 with getStats", "too few turns"}, false},
+		{"nothing told", clientCase{buffers: buffersOf(30), silent: map[int]bool{1: true}}, "", []string{"0 with getStats", "too few turns", "nothing can be said of the client"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := c.c.write(t, t.TempDir())

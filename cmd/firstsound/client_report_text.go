@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"firstsound/audio/clientstats"
 	"firstsound/clocks/quantile"
 	"firstsound/page"
 	"firstsound/pipeline/report"
@@ -38,7 +37,7 @@ func (r *clientReport) conclude() {
 			s.Add(int64(*d))
 		}
 	}
-	var points []clientstats.Point
+	var points []quantile.Point
 	adds := quantile.New(keep)
 	firstOf := map[int]bool{} // calls whose first turn has been seen
 	lowest, highest := 0, 0
@@ -54,7 +53,7 @@ func (r *clientReport) conclude() {
 		add(g[2], t.Speaker)
 		add(adds, t.Adds)
 		if later == 1 && t.Buffer != nil {
-			points = append(points, clientstats.Point{Call: t.Session, X: float64(t.Turn), Y: float64(*t.Buffer)})
+			points = append(points, quantile.Point{Call: t.Session, X: float64(t.Turn), Y: float64(*t.Buffer)})
 			if lowest == 0 || t.Turn < lowest {
 				lowest = t.Turn
 			}
@@ -72,7 +71,7 @@ func (r *clientReport) conclude() {
 		return clientGroup{s[0].Distribution(), s[1].Distribution(), s[2].Distribution()}
 	}
 	r.First, r.Later = group(series[0]), group(series[1])
-	r.Growth = clientstats.Slope(points)
+	r.Growth = quantile.Slope(points)
 	r.find(adds.Distribution(), highest-lowest)
 }
 
@@ -97,12 +96,15 @@ func (r *clientReport) find(adds quantile.Distribution, turns int) {
 	}
 }
 
+// unknown says that the client has told nothing of its jitter buffer.
+func (r *clientReport) unknown() bool { return r.Later.Buffer.N+r.First.Buffer.N == 0 }
+
 // pass returns an error if the client does not pass the gate.
 func (r *clientReport) pass() error {
 	switch {
 	case r.state != "" && r.state != report.StateComplete:
 		return fmt.Errorf("gate: not decided: the run is %s: %s", r.state, r.reason)
-	case r.Later.Buffer.N+r.First.Buffer.N == 0:
+	case r.unknown():
 		return errors.New("gate: not decided: no turn has getStats of the jitter buffer")
 	case len(r.Findings) > 0:
 		var names []string
@@ -167,7 +169,10 @@ func (r *clientReport) writeText(w io.Writer) error {
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "! %s: %s\n", f.Name, f.Text)
 	}
-	if len(r.Findings) == 0 {
+	switch {
+	case r.unknown():
+		b.WriteString("nothing can be said of the client: no turn has getStats of its jitter buffer\n")
+	case len(r.Findings) == 0:
 		b.WriteString("nothing was found that a client without faults does not do\n")
 	}
 	_, err := io.WriteString(w, b.String())

@@ -480,7 +480,7 @@ func (d *Decoder) escape() error {
 	return nil
 }
 
-// unicode reads the digits of \uXXXX, and the second half of a pair.
+// unicode reads the four digits of a \u escape, and the second half of a pair.
 func (d *Decoder) unicode() error {
 	r, err := d.hex()
 	if err != nil {

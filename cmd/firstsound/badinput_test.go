@@ -326,6 +326,9 @@ func wholeLines(t *testing.T, dir string) {
 // builtIn is the folder of the program, once it has been built.
 var builtIn string
 
+// packageDir is where the tests begin; empty, and so the same, if that is not known.
+var packageDir, _ = os.Getwd()
+
 // built is the program as a file.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "firstsound")
@@ -334,7 +337,9 @@ var built = sync.OnceValues(func() (string, error) {
 	}
 	program := filepath.Join(dir, "firstsound")
 	builtIn = dir
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = packageDir // a test may have gone elsewhere
+	out, err := build.CombinedOutput()
 	if err != nil {
 		return "", errors.New(string(out))
 	}

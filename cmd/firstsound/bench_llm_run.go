@@ -66,7 +66,7 @@ type benchRun struct {
 // once, and tests what this machine adds.
 func (r *benchRun) prepare(ctx context.Context) error {
 	r.clock, r.classes = clocks.NewReal(), map[record.Class]int{}
-	started := time.Now().UTC().Format(time.RFC3339)
+	started := r.clock.Epoch().UTC().Format(time.RFC3339)
 	target, err := r.service.target(ctx)
 	if err != nil {
 		return err

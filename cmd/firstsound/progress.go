@@ -5,6 +5,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"firstsound/clocks"
 )
 
 // A counter says on a terminal how much of something is done.
@@ -14,12 +16,14 @@ type counter struct {
 	n    int
 	of   int // 0: nobody knows
 	what string
-	next time.Time
 	line bool
+
+	clock *clocks.Real
+	next  time.Duration // when it may say so again
 }
 
 func newCounter(s streams, of int, what string) *counter {
-	c := &counter{of: of, what: what, next: time.Now().Add(500 * time.Millisecond)}
+	c := &counter{of: of, what: what, clock: clocks.NewReal(), next: 500 * time.Millisecond}
 	if s.progress {
 		c.w = s.err
 	}
@@ -30,8 +34,8 @@ func (c *counter) one() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n++
-	if c.w != nil && time.Now().After(c.next) {
-		c.next = time.Now().Add(100 * time.Millisecond)
+	if now := c.clock.Now(); c.w != nil && now > c.next {
+		c.next = now + 100*time.Millisecond
 		c.line = true
 		of := ""
 		if c.of > 0 {

@@ -384,7 +384,7 @@ func runInfo(s *scenario.Scenario, file string, settings []string) report.RunInf
 		Clock: string(s.Clock), Seed: s.Seed, Name: name, Scenario: s.YAML(), Command: strings.Join(command, " "), Fixed: fixed,
 	}
 	if s.Clock == scenario.Real {
-		info.Started = time.Now().UTC().Format(time.RFC3339)
+		info.Started = clocks.NewReal().Epoch().UTC().Format(time.RFC3339)
 	}
 	return info
 }

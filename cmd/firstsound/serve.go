@@ -172,6 +172,9 @@ type agent struct {
 	token    string
 	local    bool // reached from this computer only
 
+	making   sync.Mutex         // of what follows
+	variants map[string]*stages // by the name of the scenario
+
 	mu       sync.Mutex
 	rec      *recording
 	rows     *report.Assembler // for the callers
@@ -181,7 +184,6 @@ type agent struct {
 	stopping bool           // there are no more
 	relays   atomic.Int64
 	peers    map[string]*session // by the ID that a signalling protocol gave
-	variants map[string]*stages  // by the name of the scenario
 	clients  *clientLog
 	failed   error // of writing the files
 	ctx      context.Context

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,29 +92,10 @@ func (p tab) results() []pageResult {
 // what ends it as Ctrl-C does.
 func serveChild(t *testing.T, args ...string) (url string, stop func()) {
 	t.Helper()
-	program, err := built()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { kill(cmd) })
-	lines := bufio.NewReader(out)
-	line, err := lines.ReadString('\n')
-	url, ok := strings.CutPrefix(strings.TrimSpace(line), "listening on ")
-	if err != nil || !ok {
-		t.Fatalf("%q, %v", line, err)
-	}
+	cmd, url, rest := listening(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	return url, func() {
 		cmd.Process.Signal(os.Interrupt)
-		go lines.WriteTo(io.Discard)
+		go io.Copy(io.Discard, rest)
 		cmd.Wait()
 	}
 }

@@ -39,7 +39,8 @@ func (a *agent) routes() http.Handler {
 	mux.HandleFunc("/recordings/{id}", a.recordingFile)
 	mux.HandleFunc("/ws", a.socket)
 	mux.HandleFunc("/twilio", a.socket)
-	o := signal.Options{Agent: a, Origins: a.origins, Secrets: &signal.Secrets{Now: time.Now, Life: time.Minute}}
+	now := func() time.Time { return a.epoch.Add(a.clock.Now()) }
+	o := signal.Options{Agent: a, Origins: a.origins, Secrets: &signal.Secrets{Now: now, Life: time.Minute}}
 	if a.token != "" {
 		o.Token = func(token string) bool { return subtle.ConstantTimeCompare([]byte(token), []byte(a.token)) == 1 }
 	}

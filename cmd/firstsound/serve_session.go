@@ -370,8 +370,8 @@ type clientLog struct {
 	err  error
 }
 
-// maxClientLines bounds what callers can make us write.
-const maxClientLines = 1 << 20
+// maxClientBytes bounds what callers can make us write.
+const maxClientBytes = 1 << 30
 
 func newClientLog(dir string) (*clientLog, error) {
 	if dir == "" {
@@ -384,8 +384,7 @@ func newClientLog(dir string) (*clientLog, error) {
 func (l *clientLog) add(session int, requestID string, stats json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.n++
-	if l.file == nil || l.err != nil || l.n > maxClientLines {
+	if l.file == nil || l.err != nil || l.n > maxClientBytes {
 		return
 	}
 	line, err := json.Marshal(struct {
@@ -394,6 +393,7 @@ func (l *clientLog) add(session int, requestID string, stats json.RawMessage) {
 		Stats     json.RawMessage `json:"stats"`
 	}{requestID, session, stats})
 	if err == nil {
+		l.n += len(line) + 1
 		_, err = l.file.WriteString(strings.ReplaceAll(string(line), "\n", " ") + "\n")
 	}
 	l.err = err

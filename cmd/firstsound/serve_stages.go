@@ -32,8 +32,8 @@ type stages struct {
 // stages returns the stages of a scenario of the library, or of the one that is
 // served for an empty name.
 func (a *agent) stages(ctx context.Context, name string) (*stages, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.making.Lock() // not a.mu: the calls that go on must not wait for it
+	defer a.making.Unlock()
 	if st := a.variants[name]; st != nil {
 		return st, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"firstsound/pipeline/report"
@@ -258,7 +257,7 @@ func TestWidths(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var errs bytes.Buffer
 	c := newCounter(streams{progress: true, err: &errs}, 3, "turns")
-	c.next = time.Time{} // as if it had gone on for a while
+	c.next = 0 // as if it had gone on for a while
 	for range 3 {
 		c.one()
 	}

@@ -93,18 +93,12 @@ type Step struct {
 func Play(w http.ResponseWriter, r *http.Request, kind string, steps []Step) {
 	w.Header().Set("Content-Type", kind)
 	io.Copy(io.Discard, r.Body) // only then does the server see that the client is gone
-	began := time.Now()
+	clock := clocks.NewReal()
 	out := http.NewResponseController(w)
 	out.Flush()
 	for _, s := range steps {
-		if wait := s.At - time.Since(began); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-r.Context().Done():
-				timer.Stop()
-				return
-			}
+		if clock.SleepUntil(r.Context(), s.At) != nil {
+			return
 		}
 		if _, err := w.Write([]byte(s.Data)); err != nil {
 			return

@@ -207,7 +207,7 @@ func TestRead(t *testing.T) {
 		{false, []string{`{"type":"Termination"}`}, nil, "EOF"},
 		{false, []string{`{"type":"Error","error_code":3007,"error":"too short"}`}, nil, "the service says 3007: too short"},
 		{false, []string{`{"error":"Session has expired"}`}, nil, "the service says Session has expired"},
-		{false, []string{`[`}, nil, `a message is no JSON: "[": unexpected end of JSON input`},
+		{false, []string{`[`}, nil, `a message is no JSON: unexpected end of JSON input, at byte 1: "["`},
 	} {
 		r := turns{formatted: test.formatted}
 		var got []asr.Result

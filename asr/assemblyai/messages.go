@@ -9,6 +9,7 @@ import (
 
 	"firstsound/asr"
 	"firstsound/asr/live"
+	"firstsound/clocks/failure"
 )
 
 // A message is one of the service.
@@ -30,7 +31,7 @@ type message struct {
 func decode(data []byte) (message, error) {
 	var m message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return m, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return m, failure.JSON("a message", data, err)
 	}
 	if m.Error != nil {
 		return m, fmt.Errorf("the service says %s", live.Said(m.ErrorCode.String(), *m.Error))

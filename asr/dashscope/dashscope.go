@@ -24,6 +24,7 @@ import (
 	"firstsound/asr/live"
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -209,7 +210,7 @@ type event struct {
 func read(data []byte) (event, error) {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return e, failure.JSON("a message", data, err)
 	}
 	if e.Header.Event == "task-failed" {
 		return e, fmt.Errorf("the service says %s", live.Said(e.Header.Code, e.Header.Message))

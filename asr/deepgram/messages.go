@@ -9,6 +9,7 @@ import (
 
 	"firstsound/asr"
 	"firstsound/asr/live"
+	"firstsound/clocks/failure"
 )
 
 // A message is one of v1.
@@ -39,13 +40,13 @@ type segments struct {
 func (s *segments) read(data []byte, at time.Duration) ([]asr.Result, error) {
 	var m message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return nil, failure.JSON("a message", data, err)
 	}
 	switch m.Type {
 	case "Results":
 		var c channel
 		if err := json.Unmarshal(m.Channel, &c); err != nil || len(c.Alternatives) == 0 {
-			return nil, fmt.Errorf("a Results message has no transcript: %s", live.Quoted(data))
+			return nil, fmt.Errorf("a Results message has no transcript: %s", failure.Quoted(data))
 		}
 		return s.results(m, strings.TrimSpace(c.Alternatives[0].Transcript), at), nil
 	case "UtteranceEnd":
@@ -97,7 +98,7 @@ type turnInfo struct {
 func (t *turns) read(data []byte, at time.Duration) ([]asr.Result, error) {
 	var m turnInfo
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return nil, failure.JSON("a message", data, err)
 	}
 	switch m.Type {
 	case "TurnInfo":

@@ -21,6 +21,7 @@ import (
 	"firstsound/asr/live"
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -173,7 +174,7 @@ const maxText = 1 << 20
 func (r *results) read(data []byte, at time.Duration, asked bool) ([]asr.Result, error) {
 	var m message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return nil, failure.JSON("a message", data, err)
 	}
 	switch {
 	case m.Error != "":

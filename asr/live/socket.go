@@ -84,15 +84,6 @@ func PCM(f audio.Frame) []byte {
 	return b
 }
 
-// Quoted returns the beginning of a message, for an error.
-func Quoted(data []byte) string {
-	const most = 200
-	if len(data) > most {
-		return fmt.Sprintf("%q…", data[:most])
-	}
-	return fmt.Sprintf("%q", data)
-}
-
 // Said joins an error's code and its text, either of which may be missing.
 func Said(code, text string) string { return failure.Said(code, text) }
 

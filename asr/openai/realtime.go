@@ -14,6 +14,7 @@ import (
 	"firstsound/asr"
 	"firstsound/asr/live"
 	"firstsound/audio"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -151,7 +152,7 @@ func (e *events) read(data []byte, at time.Duration) (results []asr.Result, answ
 		Error      *apiError `json:"error"`
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, false, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return nil, false, failure.JSON("a message", data, err)
 	}
 	if e.open == nil {
 		e.open = map[string]string{}

@@ -175,7 +175,7 @@ func (d *decoder) event(data []byte, at time.Duration) ([]asr.Result, error) {
 		Error *apiError `json:"error"`
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
-		return nil, fmt.Errorf("an event is no JSON: %s: %w", live.Quoted(data), err)
+		return nil, failure.JSON("an event", data, err)
 	}
 	switch {
 	case v.Error != nil:
@@ -210,11 +210,11 @@ func (d *decoder) end(now time.Duration) ([]asr.Result, error) {
 	case err == nil && v.Error != nil:
 		return nil, failure.Errorf(failure.OfStatus(d.status), "the service refused with %d: %s", d.status, v.Error.said())
 	case d.status != http.StatusOK:
-		return nil, failure.Errorf(failure.OfStatus(d.status), "the service refused with %d %s: %s", d.status, http.StatusText(d.status), live.Quoted(d.rest))
+		return nil, failure.Errorf(failure.OfStatus(d.status), "the service refused with %d %s: %s", d.status, http.StatusText(d.status), failure.Quoted(d.rest))
 	case err != nil:
-		return nil, fmt.Errorf("the answer is no JSON: %s: %w", live.Quoted(d.rest), err)
+		return nil, failure.JSON("the answer", d.rest, err)
 	case v.Text == nil:
-		return nil, fmt.Errorf("the answer has no text: %s", live.Quoted(d.rest))
+		return nil, fmt.Errorf("the answer has no text: %s", failure.Quoted(d.rest))
 	}
 	return []asr.Result{{At: d.last, Kind: asr.Final, Text: strings.TrimSpace(*v.Text)}}, io.EOF
 }

@@ -19,6 +19,7 @@ import (
 	"firstsound/asr/live"
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -138,7 +139,7 @@ type message struct {
 func read(data []byte, at time.Duration, last bool) ([]asr.Result, error) {
 	var m message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, fmt.Errorf("a message is no JSON: %s: %w", live.Quoted(data), err)
+		return nil, failure.JSON("a message", data, err)
 	}
 	if len(m.Alternatives) > 0 {
 		m.Text = &m.Alternatives[0].Text
@@ -153,5 +154,5 @@ func read(data []byte, at time.Duration, last bool) ([]asr.Result, error) {
 	case m.Partial != nil:
 		return []asr.Result{{At: at, Kind: asr.Partial, Text: strings.TrimSpace(*m.Partial)}}, nil
 	}
-	return nil, fmt.Errorf("a message has neither partial nor text: %s", live.Quoted(data))
+	return nil, fmt.Errorf("a message has neither partial nor text: %s", failure.Quoted(data))
 }

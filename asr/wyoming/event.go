@@ -3,6 +3,7 @@ package wyoming
 import (
 	"bufio"
 	"encoding/json"
+	"firstsound/clocks/failure"
 	"fmt"
 	"io"
 )
@@ -55,7 +56,7 @@ func Read(r *bufio.Reader) (Event, error) {
 	}
 	var h head
 	if err := json.Unmarshal(line, &h); err != nil {
-		return Event{}, fmt.Errorf("an event is no JSON: %.200q: %w", line, err)
+		return Event{}, failure.JSON("an event", line, err)
 	}
 	if h.DataLength < 0 || h.DataLength > maxData || h.PayloadLength < 0 || h.PayloadLength > maxPayload {
 		return Event{}, fmt.Errorf("an event has %d bytes of data and %d of payload; at most %d and %d are read", h.DataLength, h.PayloadLength, maxData, maxPayload)

@@ -207,7 +207,7 @@ func (s *session) results(e Event, at time.Duration) ([]asr.Result, error) {
 		Code string `json:"code"`
 	}
 	if err := json.Unmarshal(e.Data, &v); err != nil {
-		return nil, fmt.Errorf("the data of %q are no JSON: %s: %w", e.Type, live.Quoted(e.Data), err)
+		return nil, failure.JSON(fmt.Sprintf("the data of %q", e.Type), e.Data, err)
 	}
 	switch e.Type {
 	case "error":

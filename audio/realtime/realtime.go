@@ -276,17 +276,14 @@ func (e *apiError) asError() error {
 	return fmt.Errorf("the service says: %s (%s)", cmp.Or(e.Message, "nothing"), cmp.Or(e.Code, e.Type, "no code"))
 }
 
-// quoted bounds what an error repeats of a message.
-const quoted = 200
-
 // read decodes a message. A name of the beta becomes that of the API.
 func read(data []byte) (event, error) {
 	var e event
 	if err := json.Unmarshal(data, &e); err != nil {
-		return e, fmt.Errorf("a message is no event: %.*q: %w", quoted, data, err)
+		return e, failure.JSON("a message", data, err)
 	}
 	if e.Type == "" {
-		return e, fmt.Errorf("a message has no type: %.*q", quoted, data)
+		return e, fmt.Errorf("a message has no type: %s", failure.Quoted(data))
 	}
 	if rest, ok := strings.CutPrefix(e.Type, "response.audio"); ok {
 		e.Type = "response.output_audio" + rest

@@ -156,7 +156,7 @@ func newCaller() *caller {
 
 func TestWrong(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`{`, "a message is no event"}, {`{}`, "a message has no type"},
+		{`{`, "a message is no JSON"}, {`{}`, "a message has no type"},
 		{`{"type":"error","error":{"type":"server_error","message":"no"}}`, "the service says: no (server_error)"},
 		{`{"type":"error"}`, "not what"}, {`{"type":"response.created"}`, "without an ID"},
 		{`{"type":"response.done","response":{"id":"x","status":"completed"}}`, "not created"},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"firstsound/clocks/failure"
 	"fmt"
 	"mime"
 	"mime/multipart"
@@ -128,7 +129,7 @@ func (c Client) dial(ctx context.Context, to string, o Offer) (*Call, error) {
 	if o.Protocol == SmallWebRTC {
 		var m smallAnswer
 		if err := json.Unmarshal(data, &m); err != nil {
-			return nil, fmt.Errorf("the answer is no JSON: %w", err)
+			return nil, failure.JSON("the answer", data, err)
 		}
 		call.Answer, call.Resource = m.SDP, m.Call
 	} else if location := resp.Header.Get("Location"); location != "" {

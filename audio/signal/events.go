@@ -2,6 +2,7 @@ package signal
 
 import (
 	"encoding/json"
+	"firstsound/clocks/failure"
 	"fmt"
 	"strings"
 )
@@ -127,7 +128,7 @@ func ParseEvent(data []byte) (Event, error) {
 		return e, fmt.Errorf("signal: event of %d bytes: the most is %d", len(data), MaxBody)
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
-		return Event{}, fmt.Errorf("signal: event: %w", err)
+		return Event{}, fmt.Errorf("signal: %w", failure.JSON("an event", data, err))
 	}
 	if e.Type == "" {
 		return Event{}, fmt.Errorf("signal: event without a type: %.80q", data)

@@ -41,7 +41,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%s is %s, want %s: %v", beta, e.Type, want, err)
 		}
 	}
-	for data, want := range map[string]string{"{": "signal: event:", `{"a":1}`: "without a type", strings.Repeat(" ", MaxBody+1): "the most is"} {
+	for data, want := range map[string]string{"{": "signal: an event is no JSON", `{"a":1}`: "without a type", strings.Repeat(" ", MaxBody+1): "the most is"} {
 		if _, err := ParseEvent([]byte(data)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %v", data, err)
 		}

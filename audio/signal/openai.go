@@ -3,6 +3,7 @@ package signal
 import (
 	"bytes"
 	"encoding/json"
+	"firstsound/clocks/failure"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -163,7 +164,7 @@ func (s *realtime) secrets(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(strings.TrimSpace(string(body))) > 0 {
 		if err := json.Unmarshal(body, &m); err != nil {
-			apiError(w, refuse(http.StatusBadRequest, "the body is no JSON: %v", err))
+			apiError(w, refuse(http.StatusBadRequest, "%v", failure.JSON("the body", body, err)))
 			return
 		}
 	}

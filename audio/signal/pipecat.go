@@ -3,6 +3,7 @@ package signal
 import (
 	"encoding/json"
 	"errors"
+	"firstsound/clocks/failure"
 	"net/http"
 	"strings"
 )
@@ -52,7 +53,7 @@ func parseSmallOffer(body []byte) (Offer, error) {
 		Camel json.RawMessage `json:"requestData"`
 	}
 	if err := json.Unmarshal(body, &m); err != nil {
-		return Offer{}, refuse(http.StatusBadRequest, "Invalid JSON: %v", err)
+		return Offer{}, refuse(http.StatusBadRequest, "%v", failure.JSON("the body", body, err))
 	}
 	if m.Type != "offer" {
 		return Offer{}, refuse(http.StatusBadRequest, "the type is %q: it has to be \"offer\"", m.Type)
@@ -84,7 +85,7 @@ const maxCandidates = 100
 func parseSmallTrickle(body []byte) (call string, candidates []Candidate, err error) {
 	var m smallTrickle
 	if err := json.Unmarshal(body, &m); err != nil {
-		return "", nil, refuse(http.StatusBadRequest, "Invalid JSON: %v", err)
+		return "", nil, refuse(http.StatusBadRequest, "%v", failure.JSON("the body", body, err))
 	}
 	if m.Call == "" {
 		return "", nil, refuse(http.StatusBadRequest, "pc_id is missing")
@@ -139,7 +140,7 @@ func (s *small) start(w http.ResponseWriter, r *http.Request) {
 	var m startRequest
 	if len(body) > 0 {
 		if err := json.Unmarshal(body, &m); err != nil {
-			detail(w, refuse(http.StatusBadRequest, "Invalid JSON: %v", err))
+			detail(w, refuse(http.StatusBadRequest, "%v", failure.JSON("the body", body, err)))
 			return
 		}
 	}

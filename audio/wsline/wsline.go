@@ -37,6 +37,7 @@ import (
 	"firstsound/audio"
 	"firstsound/audio/codec"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 )
 
@@ -391,7 +392,7 @@ func (c *Conn) Hear(ctx context.Context) (Heard, error) {
 			Type string `json:"type"`
 		}
 		if err := json.Unmarshal(m.Data, &w); err != nil {
-			return h, fmt.Errorf("wsline: a text message that is not JSON: %w", err)
+			return h, fmt.Errorf("wsline: %w", failure.JSON("a text message", m.Data, err))
 		}
 		if w.Type == "start" || w.Type == "end" || w.Type == "clear" {
 			h.Event = w.Type
@@ -431,7 +432,7 @@ func (c *Conn) twilio(h Heard, data []byte) (Heard, error) {
 		} `json:"media"`
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return h, fmt.Errorf("wsline: twilio: a message that is not JSON: %w", err)
+		return h, fmt.Errorf("wsline: twilio: %w", failure.JSON("a message", data, err))
 	}
 	h.Event = m.Event
 	switch m.Event {

@@ -51,6 +51,36 @@ func TestNoHandshake(t *testing.T) {
 	}
 }
 
+// A client that says more than is taken is cut off before it fills the memory: what
+// counts is what its messages take, not what is in them.
+func TestFloodOfNothing(t *testing.T) {
+	c := clocks.NewReal()
+	var kept int
+	taken := make(chan error, 1)
+	url, _ := serve(t, c, false, func(conn *Conn) {
+		<-conn.ended
+		var err error
+		for ; err == nil; kept++ {
+			_, err = conn.Next(context.Background())
+		}
+		taken <- err
+	})
+	conn, err := Dial(t.Context(), c, url, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(1000, "")
+	for err == nil {
+		_, err = conn.Send(true, []byte("{}"))
+	}
+	if err := <-taken; !strings.Contains(err.Error(), "not taken yet") {
+		t.Error(err)
+	}
+	if kept > maxWaitingFrom/perMessage {
+		t.Errorf("%d messages are kept", kept)
+	}
+}
+
 // A server that says more than is taken is cut off.
 func TestFlood(t *testing.T) {
 	c := clocks.NewReal()
@@ -78,4 +108,17 @@ func TestFlood(t *testing.T) {
 		t.Error(err)
 	}
 	conn.Close(1000, "")
+}
+
+// A refusal repeats no more than the beginning of what came with it, and no lines of it.
+func TestLongRefusal(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		w.Write([]byte(strings.Repeat("no way\n", 1000)))
+	}))
+	defer s.Close()
+	_, err := Dial(t.Context(), clocks.NewReal(), "ws"+strings.TrimPrefix(s.URL, "http"), Options{})
+	if err == nil || !strings.Contains(err.Error(), `403 Forbidden: "no way`) || len(err.Error()) > 400 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
 }

@@ -50,8 +50,10 @@ const (
 	defaultLimit   = 16 << 20
 	defaultTimeout = 10 * time.Second
 	maxErrorBody   = 4 << 10
-	maxHandshake   = 1 << 20 // bytes of all answers until there is a WebSocket
-	maxWaiting     = 64 << 20
+	maxHandshake   = 1 << 20  // bytes of all answers until there is a WebSocket
+	maxWaiting     = 64 << 20 // bytes that wait to be taken, of one server
+	maxWaitingFrom = 8 << 20  // the same, of one client: a server has many of them
+	perMessage     = 256      // bytes that a message takes beside its data
 )
 
 // errHandshake says that a server's answer to the handshake does not end.
@@ -99,7 +101,7 @@ func (e *RefusedError) Error() string {
 	if e.Status == http.StatusSwitchingProtocols {
 		return "the server switched protocols, but to no WebSocket: its Upgrade, Connection or Sec-WebSocket-Accept is wrong"
 	}
-	return fmt.Sprintf("the server refused the WebSocket: %d %s: %s", e.Status, http.StatusText(e.Status), e.Body)
+	return fmt.Sprintf("the server refused the WebSocket: %d %s: %.200q", e.Status, http.StatusText(e.Status), e.Body)
 }
 
 // A Conn is a WebSocket. One goroutine may call Next, any Send and Close.
@@ -108,11 +110,12 @@ type Conn struct {
 	ws      *websocket.Conn
 	stamps  *arrival.Conn
 	timeout time.Duration
+	most    int64 // bytes that may wait to be taken
 
 	in      *clocks.Queue[incoming]
 	done    *clocks.Queue[struct{}] // closed when the reader has ended
 	write   sync.Mutex
-	waiting atomic.Int64 // bytes that have come and are not taken
+	waiting atomic.Int64 // bytes that what has come takes until it is taken
 
 	ended chan struct{} // closed when err is there
 	err   error         // why the reader ended
@@ -182,7 +185,7 @@ func Dial(ctx context.Context, c clocks.Clock, url string, o Options) (*Conn, er
 		return nil, err
 	}
 	head.left.Store(math.MaxInt64)
-	conn := start(c, ws, stamps, o)
+	conn := start(c, ws, stamps, o, maxWaiting)
 	conn.Response = resp
 	return conn, nil
 }
@@ -202,7 +205,7 @@ func Accept(c clocks.Clock, w http.ResponseWriter, r *http.Request, header http.
 	if err != nil {
 		return nil, err
 	}
-	return start(c, ws, stamped(ws.NetConn()), o), nil
+	return start(c, ws, stamped(ws.NetConn()), o, maxWaitingFrom), nil
 }
 
 // stamped finds the connection with stamps under conn; nil if there is none.
@@ -219,12 +222,12 @@ func stamped(conn net.Conn) *arrival.Conn {
 	}
 }
 
-func start(c clocks.Clock, ws *websocket.Conn, stamps *arrival.Conn, o Options) *Conn {
+func start(c clocks.Clock, ws *websocket.Conn, stamps *arrival.Conn, o Options, most int64) *Conn {
 	if o.Limit == 0 {
 		o.Limit = defaultLimit
 	}
 	ws.SetReadLimit(o.Limit)
-	conn := &Conn{clock: c, ws: ws, stamps: stamps, timeout: o.Timeout, ended: make(chan struct{}),
+	conn := &Conn{clock: c, ws: ws, stamps: stamps, timeout: o.Timeout, most: most, ended: make(chan struct{}),
 		in: clocks.NewQueue[incoming](c, "messages of a WebSocket"), done: clocks.NewQueue[struct{}](c, "the end of a WebSocket")}
 	c.Go("websocket reader", conn.read)
 	return conn
@@ -236,8 +239,8 @@ func (c *Conn) read() {
 	defer c.in.Close()
 	for {
 		kind, data, err := c.ws.ReadMessage()
-		if err == nil && c.waiting.Add(int64(len(data))) > maxWaiting {
-			err = fmt.Errorf("more than %d bytes have come that are not taken yet", maxWaiting)
+		if err == nil && c.waiting.Add(held(data)) > c.most {
+			err = fmt.Errorf("messages of more than %d bytes have come that are not taken yet", c.most)
 		}
 		if err != nil {
 			c.err = closed(err)
@@ -260,6 +263,9 @@ func (c *Conn) read() {
 	}
 }
 
+// held is what a message takes in memory: of a flood of tiny ones, that is most.
+func held(data []byte) int64 { return int64(cap(data)) + perMessage }
+
 // closed makes gorilla's errors ours.
 func closed(err error) error {
 	var e *websocket.CloseError
@@ -281,7 +287,7 @@ func (c *Conn) Next(ctx context.Context) (Message, error) {
 	m, ok := c.in.Get(ctx)
 	switch {
 	case ok:
-		c.waiting.Add(-int64(len(m.Data)))
+		c.waiting.Add(-held(m.Data))
 		return m.Message, m.err
 	case ctx.Err() != nil:
 		return Message{}, context.Cause(ctx)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"firstsound/clocks/failure"
 	llmfigures "firstsound/llm/figures"
 	"firstsound/llm/record"
 )
@@ -61,7 +62,7 @@ func openLLMFolder(path string) (*llmFolder, error) {
 	err = d.eachLine(record.MetricsFile, func(line []byte) error {
 		var s record.Sample
 		if err := json.Unmarshal(line, &s); err != nil {
-			return err
+			return failure.JSON("the line", line, err)
 		}
 		d.samples = append(d.samples, s)
 		return nil
@@ -168,7 +169,7 @@ func (d *llmFolder) readWords() error {
 			first = false
 			var h wordsHead
 			if err := json.Unmarshal(line, &h); err != nil {
-				return err
+				return failure.JSON("the line", line, err)
 			}
 			if h.Format != wordsFormat {
 				return fmt.Errorf("the format is %q, not %q", h.Format, wordsFormat)
@@ -178,7 +179,7 @@ func (d *llmFolder) readWords() error {
 		}
 		var w word
 		if err := json.Unmarshal(line, &w); err != nil {
-			return err
+			return failure.JSON("the line", line, err)
 		}
 		d.words[wordKey{w.RequestID, w.Number}] = w.Server
 		return nil

@@ -22,6 +22,7 @@ import (
 	"firstsound/audio"
 	"firstsound/audio/impair"
 	"firstsound/audio/signal"
+	"firstsound/clocks/failure"
 	"firstsound/pipeline/scenario"
 )
 
@@ -168,7 +169,7 @@ func (a *agent) Answer(ctx context.Context, o signal.Offer) (sdp, resource strin
 	}
 	if len(o.Data) > 0 && o.Data[0] == '{' {
 		if err := json.Unmarshal(o.Data, &wish); err != nil {
-			return "", "", fmt.Errorf("%w: what comes with it: %w", signal.ErrOffer, err)
+			return "", "", fmt.Errorf("%w: %w", signal.ErrOffer, failure.JSON("what comes with it", o.Data, err))
 		}
 	}
 	known := a.byName(o.Call)

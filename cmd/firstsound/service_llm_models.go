@@ -13,6 +13,7 @@ import (
 
 	"firstsound/clocks"
 	"firstsound/clocks/exchange"
+	"firstsound/clocks/failure"
 	"firstsound/llm"
 	"firstsound/llm/bench"
 	"firstsound/llm/wire"
@@ -103,7 +104,7 @@ func parseModels(body []byte) (string, error) {
 		} `json:"models"`
 	}
 	if err := json.Unmarshal(body, &models); err != nil {
-		return "", fmt.Errorf("it is no list of models: %w", err)
+		return "", failure.JSON("the list of models", body, err)
 	}
 	switch {
 	case len(models.Data) > 0 && models.Data[0].ID != "":

@@ -15,6 +15,7 @@ import (
 	"slices"
 
 	"firstsound/clocks/exchange"
+	"firstsound/clocks/failure"
 	"firstsound/llm/bench"
 	"firstsound/llm/record"
 	"firstsound/llm/tokens"
@@ -97,7 +98,7 @@ func (k *keptReads) next() error {
 	}
 	var r bench.Read
 	if err := json.Unmarshal(line, &r); err != nil {
-		return fmt.Errorf("%s:%d: %w", k.name, k.line, err)
+		return fmt.Errorf("%s:%d: %w", k.name, k.line, failure.JSON("the line", line, err))
 	}
 	k.open[r.RequestID] = append(k.open[r.RequestID], exchange.Read{Data: r.Data, Arrived: r.Arrived, Earliest: r.Earliest, Read: r.Read, N: r.N, Kernel: r.Kernel})
 	k.bytes[r.RequestID] += int64(len(r.Data))

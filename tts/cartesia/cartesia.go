@@ -23,6 +23,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/live"
 )
@@ -246,7 +247,7 @@ func (r *reader) read(data []byte, at time.Duration) (h live.Heard, err error) {
 	}
 	h.At = at
 	if err := json.Unmarshal(data, &m); err != nil {
-		return h, fmt.Errorf("a message is no JSON: %w", err)
+		return h, failure.JSON("a message", data, err)
 	}
 	if m.Context != "" && m.Context != r.id {
 		return h, nil // of an answer before this one

@@ -23,6 +23,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/clocks/socket"
 	"firstsound/tts"
 	"firstsound/tts/live"
@@ -226,7 +227,7 @@ func read(data []byte, id string) (string, error) {
 		} `json:"header"`
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return "", fmt.Errorf("a message is no JSON: %w", err)
+		return "", failure.JSON("a message", data, err)
 	}
 	h := m.Header
 	if h.Event == "task-failed" {

@@ -21,6 +21,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/live"
 )
@@ -198,7 +199,7 @@ func read(data []byte) (int, error) {
 		ErrMsg      string `json:"err_msg"`
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
-		return 0, fmt.Errorf("a message is no JSON: %w", err)
+		return 0, failure.JSON("a message", data, err)
 	}
 	switch m.Type {
 	case "Flushed":

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/live"
 )
@@ -60,7 +61,7 @@ func (r *reader) read(data []byte, at time.Duration) (h live.Heard, err error) {
 	}
 	h.At = at
 	if err := json.Unmarshal(data, &m); err != nil {
-		return h, fmt.Errorf("a message is no JSON: %w", err)
+		return h, failure.JSON("a message", data, err)
 	}
 	if of := cmp.Or(m.Context, m.Context2); r.id != "" && of != "" && of != r.id {
 		return h, nil // of an answer before this one

@@ -22,6 +22,7 @@ import (
 
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/tts"
 	"firstsound/tts/live"
 )
@@ -143,7 +144,7 @@ func (events) Event(_ string, data []byte) (sound []byte, last bool, err error) 
 		Error json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
-		return nil, false, fmt.Errorf("an event is no JSON: %w", err)
+		return nil, false, failure.JSON("an event", data, err)
 	}
 	switch {
 	case e.Type == "error" || len(e.Error) > 0 && string(e.Error) != "null":

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"firstsound/clocks/failure"
 	"firstsound/clocks/mockserver"
 )
 
@@ -49,10 +50,12 @@ func (c *call) answer(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if at, kernel := mockserver.Arrived(c.s.clock, r); err == nil {
 		c.truth.Arrived, c.truth.Kernel = at, kernel
-		err = json.Unmarshal(data, &q.body)
+		if err = json.Unmarshal(data, &q.body); err != nil {
+			err = failure.JSON("the body", data, err)
+		}
 	}
 	if err != nil {
-		q.wrong = "the body is no JSON: " + err.Error()
+		q.wrong = err.Error()
 	} else if rt.http(q); q.wrong == "" {
 		if err := q.format.check(); err != nil {
 			q.wrong = err.Error()

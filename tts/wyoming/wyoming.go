@@ -233,7 +233,7 @@ func readEvent(r *bufio.Reader) (e event, err error) {
 		}
 	}
 	if err := json.Unmarshal(text, &e); err != nil {
-		return e, fmt.Errorf("an event is no JSON: %q: %w", text[:min(len(text), 100)], err)
+		return e, failure.JSON("an event", text, err)
 	}
 	if e.DataLength < 0 || e.DataLength > maxLine || e.PayloadLength < 0 || e.PayloadLength > maxPayload {
 		return e, fmt.Errorf("an event has %d bytes of data and %d of payload: too many", e.DataLength, e.PayloadLength)
@@ -244,7 +244,7 @@ func readEvent(r *bufio.Reader) (e event, err error) {
 	}
 	if len(data) > 0 {
 		if err := json.Unmarshal(data, &e.Data); err != nil {
-			return e, fmt.Errorf("the data of an event is no JSON: %w", err)
+			return e, failure.JSON("the data of an event", data, err)
 		}
 	}
 	e.payload = make([]byte, e.PayloadLength)

@@ -211,7 +211,7 @@ func TestFaults(t *testing.T) {
 		{"no_response", "", "no answer was done within 5s"}, {"deaf", "", "no answer was done within 5s"},
 		{"error=out of order", "", "the service says: out of order (server_error)"}, {"failed=too hot", "", "the service says: too hot (server_error)"},
 		{"close=1011", "", "closed with code 1011: closed in the midst of the answer by the mock"}, {"drop", "", "closed with code 1006"},
-		{"garbage", "", `a message is no event: "<html>Bad Gateway</html>"`}, {"refuse=503", "", "503 Service Unavailable"},
+		{"garbage", "", `at byte 1: "<html>Bad Gateway</html>"`}, {"refuse=503", "", "503 Service Unavailable"},
 		{"slow=9s", "", "no session within 5s"}, {"", "sk-wrong", "401 Unauthorized"},
 	} {
 		t.Run(c.fault+c.key, func(t *testing.T) {

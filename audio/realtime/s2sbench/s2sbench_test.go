@@ -121,7 +121,7 @@ func TestFaults(t *testing.T) {
 		"failed=it broke":         {Failed, "it broke"},
 		"close=1011":              {Closed, "closed with code 1011"},
 		"drop":                    {Closed, "closed"},
-		"garbage":                 {Failed, "a message is no event"},
+		"garbage":                 {Failed, "a message is no JSON"},
 		"refuse=429":              {Refused, "429"},
 		"odd":                     {OK, ""},
 		"drop,p=0":                {OK, ""},

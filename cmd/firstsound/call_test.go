@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"firstsound/audio/ear"
+	"firstsound/pipeline/report"
 )
 
 // quickCall is a caller that plays one recording and does not wait long.
@@ -134,7 +136,8 @@ func TestServeRefuses(t *testing.T) {
 		t.Skip("it takes a program of its own")
 	}
 	t.Setenv("FIRSTSOUND_TEST_TOKEN", "secret-7")
-	url, stop := serveChild(t, "--token-env", "FIRSTSOUND_TEST_TOKEN", "--tls", "--ca-out", filepath.Join(t.TempDir(), "ca.pem"))
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	url, stop := serveChild(t, "--token-env", "FIRSTSOUND_TEST_TOKEN", "--tls", "--ca-out", ca)
 	defer stop()
 	if !strings.HasPrefix(url, "https://") {
 		t.Error(url)
@@ -177,11 +180,47 @@ func TestServeRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(program, append([]string{"call", url}, quickCall...)...)
-	cmd.Env = os.Environ()
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "certificate") {
-		t.Errorf("a certificate that nobody trusts: %v, %s", err, out)
+	for _, tt := range []struct {
+		name, token, words string
+		args               []string
+	}{
+		{"a certificate that nobody trusts", "secret-7", "certificate", []string{"--token-env", "FIRSTSOUND_TEST_TOKEN"}},
+		{"no token", "", "401", []string{"--ca-file", ca}},
+		{"a wrong token", "secret-8", "401", []string{"--ca-file", ca, "--token-env", "FIRSTSOUND_TEST_TOKEN"}},
+		{"both", "secret-7", "", []string{"--ca-file", ca, "--token-env", "FIRSTSOUND_TEST_TOKEN"}},
+	} {
+		cmd := exec.Command(program, append(append([]string{"call", url}, quickCall...), tt.args...)...)
+		cmd.Env = append(os.Environ(), "FIRSTSOUND_TEST_TOKEN="+tt.token)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (tt.words == "") || !strings.Contains(string(out), tt.words) || strings.Contains(string(out), "secret-") {
+			t.Errorf("%s: %v, %s", tt.name, err, out)
+		}
 	}
+}
+
+// The turn in which a caller goes away is counted at once, and not only when the agent
+// ends.
+func TestBrokenCallIsCounted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes real time")
+	}
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	url, stop := serveHere(t, exact(t, 120*time.Millisecond), "--out", dir)
+	defer stop()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond) // the recording takes 2 s
+	defer cancel()
+	root := newRoot(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard, env: func(string) string { return "" }})
+	root.SetArgs([]string{"call", strings.Replace(url, "http", "ws", 1) + "/ws", "--turns", "1", "--utterance", "en-cards-001"})
+	root.ExecuteContext(ctx)
+	for range 200 {
+		text, _ := os.ReadFile(filepath.Join(dir, report.TurnsFile))
+		if strings.Contains(string(text), `"outcome":"unfinished"`) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Error("ten seconds later there is no such turn in the files")
 }
 
 // Nobody there, or something else: the call fails with the stage, and exit code 1;

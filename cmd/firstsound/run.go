@@ -290,6 +290,7 @@ type recording struct {
 	folder    *report.Folder // nil: nothing is kept
 	assembler *report.Assembler
 	summary   *report.Summary
+	also      func(*report.Turn) // takes each turn too; nil: nobody does
 }
 
 func (r *runCmd) record(s *scenario.Scenario, settings []string) (*recording, error) {
@@ -300,6 +301,9 @@ func (r *runCmd) record(s *scenario.Scenario, settings []string) (*recording, er
 		rec.summary.Add(t)
 		if rec.folder != nil {
 			rec.folder.Turn(t)
+		}
+		if rec.also != nil {
+			rec.also(t)
 		}
 	})
 	if err != nil || r.out == "" {
@@ -338,6 +342,14 @@ func (rec *recording) event(e *trace.Event) error {
 		rec.folder.Flush() // turns are rare then, and dear: none must be lost
 	}
 	return rec.folder.Err()
+}
+
+// endSession closes the turns that a session has left open.
+func (rec *recording) endSession(session int) {
+	rec.assembler.End(session)
+	if rec.folder != nil {
+		rec.folder.Flush()
+	}
 }
 
 // close ends the record. The error is that of writing the files.

@@ -177,7 +177,6 @@ type agent struct {
 
 	mu       sync.Mutex
 	rec      *recording
-	rows     *report.Assembler // for the callers
 	calls    map[int]*session
 	count    int
 	live     sync.WaitGroup // calls
@@ -239,11 +238,9 @@ func (c *serveCmd) serve(ctx context.Context) (err error) {
 	if a.rec, err = c.record(s, c.set); err != nil {
 		return err
 	}
+	a.rec.also = a.turn
 	a.rec.info.Command = strings.Replace(a.rec.info.Command, "firstsound run", "firstsound serve", 1)
 	if a.clients, err = newClientLog(c.out); err != nil {
-		return err
-	}
-	if a.rows, err = report.NewAssembler(report.Limit{}, report.DefaultPercent, a.turn); err != nil {
 		return err
 	}
 	a.recorder = trace.NewRecorder(a.clock, a.event)
@@ -291,7 +288,6 @@ func (a *agent) run(ctx context.Context, server *http.Server, l net.Listener) er
 	a.group.Cancel(errors.New("the server is stopped"))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.rows.Close()
 	rep, writeErr := a.rec.close(report.StateComplete, "", a.clock.Now(), a.clock)
 	err = errors.Join(err, writeErr, a.failed, a.clients.close())
 	if rep.Headline.OK == 0 && !a.view.json {
@@ -318,7 +314,6 @@ func (a *agent) event(e trace.Event) {
 	if err := a.rec.event(&e); err != nil && a.failed == nil {
 		a.failed = err
 	}
-	a.rows.Add(&e)
 	if s := a.calls[e.ID.Session]; s != nil {
 		s.event(&e)
 	}

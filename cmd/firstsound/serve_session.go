@@ -161,6 +161,7 @@ func (s *session) over() {
 	defer s.a.live.Done()
 	s.a.mu.Lock()
 	defer s.a.mu.Unlock()
+	s.a.rec.endSession(s.number) // a call that broke off may have left turns open
 	delete(s.a.calls, s.number)
 	for id, other := range s.a.peers {
 		if other == s {

@@ -188,6 +188,32 @@ func TestMetricsOfTheAttemptThatWasHeard(t *testing.T) {
 	}
 }
 
+// The turns of a session that ends are handed out, and those of others stay open.
+func TestAssemblerEnds(t *testing.T) {
+	var out []string
+	a, err := NewAssembler(Limit{}, 50, func(turn *Turn) {
+		out = append(out, fmt.Sprintf("%d.%d %s", turn.ID.Session, turn.ID.Turn, turn.Outcome))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []trace.ID{{Session: 1, Turn: 2}, {Session: 2, Turn: 1}, {Session: 1, Turn: 1}} {
+		e := ev(0, trace.SpeechEnd)
+		e.ID = id
+		a.Add(&e)
+	}
+	a.End(1)
+	a.End(3)
+	if got := strings.Join(out, ", "); got != "1.1 unfinished, 1.2 unfinished" {
+		t.Error(got)
+	}
+	e := ev(5, trace.FirstSound)
+	a.Add(&e)
+	if late := a.Close(); late.Count != 1 || out[len(out)-1] != "2.1 unfinished" {
+		t.Errorf("%v, %v", late, out)
+	}
+}
+
 func TestAssemblerForgets(t *testing.T) {
 	a, err := NewAssembler(Limit{}, 25, func(*Turn) {})
 	if err != nil {

@@ -143,9 +143,24 @@ func (s *Assembler) remember(id trace.ID) {
 // Close hands out the turns that are still open, in the order of their IDs, as
 // unfinished. It returns what was wrong with events that belong to no turn.
 func (s *Assembler) Close() Problems {
-	left := make([]*pending, 0, len(s.open))
-	for _, p := range s.open {
-		left = append(left, p)
+	s.giveUp(func(trace.ID) bool { return true })
+	return s.problems
+}
+
+// End hands out the turns of a session that are still open, as Close does: nothing
+// more comes of it, and the run goes on.
+func (s *Assembler) End(session int) {
+	s.giveUp(func(id trace.ID) bool { return id.Session == session })
+}
+
+// giveUp closes the open turns that are meant, in the order of their IDs, as
+// unfinished.
+func (s *Assembler) giveUp(meant func(trace.ID) bool) {
+	var left []*pending
+	for id, p := range s.open {
+		if meant(id) {
+			left = append(left, p)
+		}
 	}
 	slices.SortFunc(left, func(a, b *pending) int {
 		return cmp.Or(a.id.Session-b.id.Session, a.id.Turn-b.id.Turn)
@@ -153,7 +168,6 @@ func (s *Assembler) Close() Problems {
 	for _, p := range left {
 		s.close(p, false)
 	}
-	return s.problems
 }
 
 // Problems counts what was wrong, and keeps the first of it.

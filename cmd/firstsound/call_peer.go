@@ -128,6 +128,12 @@ func (c *caller) dialPeer(ctx context.Context, t *talk) error {
 	if l.data != nil {
 		g.Go("marks", func() error { return t.marks(inner, l.data) })
 		l.ping(inner)
+		// An agent that is ours has to hear of a recording before it hears it.
+		for until := c.clock.Now() + maxGreeting; !t.knowsClock() && c.clock.Now() < until; {
+			if err := t.pause(ctx); err != nil {
+				return fail(err)
+			}
+		}
 	}
 	// The first packet has to be out before a recording can be announced.
 	for !l.drain() {
@@ -211,6 +217,10 @@ func (l *peerLine) close() {
 	l.group.Wait()
 }
 
+// maxGreeting is how long a call waits for a sign that the agent is ours: its data
+// channel may open long after the first sound, on a busy computer.
+const maxGreeting = time.Second
+
 // ping asks for the agent's clock a few times.
 func (l *peerLine) ping(ctx context.Context) {
 	l.group.Go("clock", func() error {
@@ -241,6 +251,13 @@ func (t *talk) marks(ctx context.Context, d *rtc.Data) error {
 		}
 		t.told(m.Data, m.Read)
 	}
+}
+
+// knowsClock says whether the agent has told its clock.
+func (t *talk) knowsClock() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.offset != nil
 }
 
 // told takes one message of the agent.

@@ -95,6 +95,7 @@ type session struct {
 	mu     sync.Mutex
 	line   *liveline.Line
 	place  func(uint32) int64
+	early  []toAgent // what came before there was a line
 	cancel context.CancelCauseFunc
 	hungUp bool
 	sound  time.Duration // the last first_sound
@@ -223,8 +224,9 @@ func (s *session) overPeer(ctx context.Context) {
 		if err != nil {
 			return err
 		}
+		s.speaks(call.Line, call.Stamps.Place)
 		g.Go("hearing", func() error { call.Listen(ctx); return nil })
-		s.answer(ctx, call.Line, call.Stamps.Place)
+		s.answer(ctx, call.Line)
 		return nil
 	})
 	g.Wait()
@@ -277,34 +279,51 @@ func (s *session) message(data []byte, read time.Duration) {
 		s.out.put(toCaller{Type: "error", Error: fmt.Sprintf("a request_id of more than %d bytes", maxRequestID)})
 		return
 	}
-	s.mu.Lock()
-	line, place := s.line, s.place
-	s.mu.Unlock()
 	switch m.Type {
 	case "clock":
 		s.out.put(toCaller{Type: "clock", Sent: m.Sent, Clock: &read})
 	case "stats":
 		s.a.clients.add(s.number, m.RequestID, m.Stats)
 	case "utterance", "live":
-		if line == nil {
-			s.out.put(toCaller{Type: "error", Error: "the call is not connected yet"})
-			return
-		}
-		u := s.st.find(m.Utterance)
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		switch {
-		case m.Type == "live" || u == nil || m.At == nil:
-			line.Detect(m.Type != "live" || m.On, m.RequestID)
+		case s.line != nil:
+			s.expect(m)
+		case len(s.early) < maxEarly:
+			s.early = append(s.early, m)
 		default:
-			line.Announce(u, place(*m.At), m.RequestID)
+			s.out.put(toCaller{Type: "error", Error: "the call is not connected yet"})
 		}
 	}
 }
 
-// answer lets the pipeline answer what comes over a line until the call is over.
-func (s *session) answer(ctx context.Context, line *liveline.Line, place func(uint32) int64) {
+// maxEarly is how many announcements may come before the call is connected.
+const maxEarly = 16
+
+// expect tells the line what the caller says next. Its caller holds s.mu.
+func (s *session) expect(m toAgent) {
+	u := s.st.find(m.Utterance)
+	if m.Type == "live" || u == nil || m.At == nil {
+		s.line.Detect(m.Type != "live" || m.On, m.RequestID)
+		return
+	}
+	s.line.Announce(u, s.place(*m.At), m.RequestID)
+}
+
+// speaks says on which line the caller speaks.
+func (s *session) speaks(line *liveline.Line, place func(uint32) int64) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.line, s.place = line, place
-	s.mu.Unlock()
+	for _, m := range s.early {
+		s.expect(m)
+	}
+	s.early = nil
+}
+
+// answer lets the pipeline answer what comes over a line until the call is over.
+func (s *session) answer(ctx context.Context, line *liveline.Line) {
 	stop := context.AfterFunc(ctx, func() { line.Close(context.Cause(ctx)) })
 	defer stop()
 	s.st.pipe.Run(ctx, pipeline.Call{

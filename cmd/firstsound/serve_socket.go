@@ -75,9 +75,7 @@ func (s *session) overSocket(ctx context.Context, c *socket.Conn, o wsline.Optio
 	}
 	g, ctx := clocks.NewGroup(ctx, s.a.clock)
 	s.begins(g.Cancel)
-	s.mu.Lock()
-	s.line, s.place = line, func(n uint32) int64 { return int64(n) }
-	s.mu.Unlock()
+	s.speaks(line, func(n uint32) int64 { return int64(n) })
 	g.Go("sending", func() error { return conn.Run(ctx) })
 	if o.Dialect == wsline.Plain {
 		s.out.put(s.hello())
@@ -97,7 +95,7 @@ func (s *session) overSocket(ctx context.Context, c *socket.Conn, o wsline.Optio
 		g.Cancel(liveline.ErrClosed)
 		return nil
 	})
-	s.answer(ctx, line, s.place)
+	s.answer(ctx, line)
 	g.Cancel(liveline.ErrClosed)
 	g.Wait()
 	return broken

@@ -168,7 +168,7 @@ func TestShowBenchUsage(t *testing.T) {
 	for content, want := range map[string]string{
 		"no\n":                     "server.jsonl:1: invalid character",
 		"{\"format\":\"other\"}\n": `server.jsonl:1: the format is "other"`,
-		"{\"format\":\"" + wordsFormat + "\"}\n5\n": "server.jsonl:2: json: cannot unmarshal",
+		"{\"format\":\"" + wordsFormat + "\"}\n5\n": "server.jsonl:2: the line is wrong: it is a number, and should be an object",
 	} {
 		if err := os.WriteFile(words, []byte(content), 0o666); err != nil {
 			t.Fatal(err)

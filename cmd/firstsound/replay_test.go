@@ -302,15 +302,17 @@ func TestReplayOddTraces(t *testing.T) {
 			t.Errorf("%+v", r.Trace)
 		}
 	}
+	long := strings.Replace(line, "{", `{"x":"`+strings.Repeat("x", 1<<17)+`",`, 1)
 	for text, want := range map[string]string{
-		line + strings.Replace(line, ":1}", ":9.9e9}", 1):                              "odd:2: queued_ts is 9.9e+09, more than three years from the first one, 1",
-		"\n" + strings.Replace(line, "{", `{"x":"`+strings.Repeat("x", 1<<17)+`",`, 1): "odd:2: the line is longer than 65536 bytes, too long to tell what it is; --format says it",
+		line + strings.Replace(line, ":1}", ":9.9e9}", 1): "odd:2: queued_ts is 9.9e+09, more than three years from the first one, 1",
+		"\n" + long: "odd:2: the line is longer than 65536 bytes, too long to tell what it is; --format says it",
 	} {
 		put(t, name, text)
 		if _, errs, code := try("replay", name); code != exitFailed || !strings.Contains(errs, want) {
 			t.Errorf("exit code %d, %s, want %s", code, errs, want)
 		}
 	}
+	put(t, name, "\n"+long)
 	if r := replay(t, name, "--format", "vllm"); r.Trace.Requests != 1 {
 		t.Errorf("%+v", r.Trace)
 	}

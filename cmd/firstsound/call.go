@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ type callCmd struct {
 	url       string
 	protocol  string
 	calls     int
+	apart     time.Duration
 	turns     int
 	corpus    string
 	utterance string
@@ -91,6 +93,7 @@ not come about, or broke off before its last turn.
 	f.SortFlags = false
 	f.StringVar(&c.protocol, "protocol", "auto", "auto, smallwebrtc, openai, whip, ws or twilio")
 	f.IntVar(&c.calls, "calls", 1, "calls at the same time")
+	f.DurationVar(&c.apart, "apart", 20*time.Millisecond, "from the beginning of a call to that of the next: `TIME`")
 	f.IntVar(&c.turns, "turns", 3, "turns of each call")
 	f.StringVar(&c.corpus, "corpus", "", "your own WAV files in this `FOLDER`; the built-in recordings if not given")
 	f.StringVar(&c.utterance, "utterance", "", "play only the recording with this `ID`")
@@ -161,6 +164,8 @@ func (c *callCmd) check() (after *time.Duration, err error) {
 		return nil, usagef("--calls takes 1 to 1000, not %d", c.calls)
 	case c.turns < 1 || c.turns > 100_000:
 		return nil, usagef("--turns takes 1 to 100000, not %d", c.turns)
+	case c.apart < 0 || c.apart > time.Minute:
+		return nil, usagef("--apart takes 0s to 1m, not %v", c.apart)
 	case c.quiet <= 0 || c.wait <= 0 || c.gap < 0:
 		return nil, usagef("--quiet and --wait take times above 0, and --gap one that is not below")
 	}
@@ -234,12 +239,20 @@ func (c *callCmd) run(ctx context.Context) error {
 	g, inner := clocks.NewGroup(ctx, caller.clock)
 	for i := range results {
 		g.Go("call", func() error {
+			if err := caller.clock.Sleep(inner, time.Duration(i)*c.apart); err != nil {
+				return err
+			}
 			results[i] = caller.call(inner, i+1, progress.one)
 			return nil
 		})
 	}
 	g.Wait()
 	progress.done()
+	for _, r := range results { // not before: it would take the processors from calls that go on
+		if r != nil {
+			r.judge()
+		}
+	}
 	rep := newCallReport(caller, results)
 	if err := rep.write(c); err != nil {
 		return err
@@ -260,6 +273,7 @@ type caller struct {
 	shown          string // the address, without a password
 	protocol       string
 	recordings     []*audio.Utterance
+	sounds         sync.Map // of them, by soundKey, at the rate of a line
 	interruptAfter *time.Duration
 	endpoint       *rtc.Endpoint // nil with a WebSocket
 	web            *webClient
@@ -293,6 +307,22 @@ func (c *caller) prepare(ctx context.Context) (err error) {
 	}
 	c.endpoint, err = rtc.New(o)
 	return err
+}
+
+type soundKey struct {
+	*audio.Utterance
+	rate int
+}
+
+// sound returns a recording at a rate.
+func (c *caller) sound(u *audio.Utterance, rate int) audio.Frame {
+	key := soundKey{u, rate}
+	if f, ok := c.sounds.Load(key); ok {
+		return f.(audio.Frame)
+	}
+	f := audio.Resample(u.Sound, rate)
+	c.sounds.Store(key, f)
+	return f
 }
 
 func (c *caller) close() {

@@ -124,7 +124,7 @@ func (t *talk) pause(ctx context.Context) error {
 	if err := t.broken(); err != nil {
 		return err
 	}
-	return t.c.clock.Sleep(ctx, 5*time.Millisecond)
+	return t.c.clock.Sleep(ctx, codec.Frame) // news come with packets
 }
 
 func (t *talk) end(err error) {
@@ -141,6 +141,7 @@ func (t *talk) end(err error) {
 // A callResult is what a call came to.
 type callResult struct {
 	number    int
+	talk      *talk // nil: it was not connected
 	err       error
 	connected *time.Duration // from the offer to the connection
 	stage     ear.Stage      // reached
@@ -195,7 +196,7 @@ func (c *caller) call(ctx context.Context, number int, done func()) *callResult 
 		}
 	}
 	t.line.close()
-	t.judge(r)
+	r.talk = t
 	return r
 }
 
@@ -204,7 +205,7 @@ func (c *caller) call(ctx context.Context, number int, done func()) *callResult 
 func (t *talk) turn(ctx context.Context, n int, before []turnAsked) (*turnAsked, error) {
 	c := t.c
 	u := c.recordings[(t.number-1+n-1)%len(c.recordings)]
-	f := audio.Resample(u.Sound, t.line.codec().Rate)
+	f := c.sound(u, t.line.codec().Rate)
 	a := &turnAsked{id: c.requestID(t.number, n), utterance: u, frame: f}
 	at, err := t.line.speak(f)
 	if err != nil {
@@ -245,8 +246,12 @@ func (t *talk) listen(ctx context.Context, a *turnAsked) error {
 	}
 }
 
-// judge works out what was heard.
-func (t *talk) judge(r *callResult) {
+// judge works out what was heard in a call that is over.
+func (r *callResult) judge() {
+	t := r.talk
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.track || t.line.track() {

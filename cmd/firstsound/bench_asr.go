@@ -11,6 +11,7 @@ import (
 	"firstsound/asr/asrbench"
 	"firstsound/audio"
 	"firstsound/clocks"
+	"firstsound/pipeline/scenario"
 )
 
 // benchASR is the command bench asr with its flags.
@@ -54,7 +55,10 @@ nowhere. An interrupt (Ctrl-C) ends the run; what was measured is kept and shown
   firstsound bench asr --provider openai --set url=http://127.0.0.1:8080 --concurrency 1,4,16
   firstsound bench asr --provider vosk --corpus my-wavs --json`,
 		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b.made = made(cmd, nil, scenario.Real)
+			return b.run(cmd.Context())
+		},
 	}
 	b.flags(cmd, providerNames(recognizers))
 	f := cmd.Flags()

@@ -391,7 +391,7 @@ func (b *benchLLM) run(cmd *cobra.Command) error {
 		return err
 	}
 	r := &benchRun{benchLLM: b, service: service, params: params, prompts: prompts, counter: counter, parts: b.plan.Plan(),
-		options: options, command: service.commandLine(cmd, nil)}
+		options: options, command: service.clean(commandLine(cmd, nil))}
 	r.summary = llmfigures.New(options)
 	defer r.close()
 	if err := r.prepare(cmd.Context()); cmd.Context().Err() != nil {

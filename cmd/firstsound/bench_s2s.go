@@ -19,6 +19,7 @@ import (
 	"firstsound/clocks"
 	"firstsound/clocks/quantile"
 	llmbench "firstsound/llm/bench"
+	"firstsound/pipeline/scenario"
 )
 
 // benchS2S is the command bench s2s with its flags.
@@ -77,6 +78,7 @@ the run; what was measured is kept and shown.`,
 			if !b.mocked && !cmd.Flags().Changed("url") && !cmd.Flags().Changed("model") {
 				return usagef("name the agent: --url wss://HOST%s, or --model for OpenAI's own; --mock is one to try it with", realtimePath)
 			}
+			b.made = made(cmd, nil, scenario.Real)
 			return b.run(cmd.Context())
 		},
 	}

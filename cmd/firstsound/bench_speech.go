@@ -28,6 +28,7 @@ type benchSpeech struct {
 	language string
 	out      string
 	json     bool
+	made     maker
 }
 
 func (b *benchSpeech) flags(cmd *cobra.Command, providers string) {
@@ -60,6 +61,7 @@ func (b *benchSpeech) check() error {
 const (
 	benchTrialsFile = "trials.jsonl"
 	benchReportFile = "report.json"
+	benchMadeFile   = "made.json" // there from the beginning: a run that is killed has no report
 )
 
 // ofPipeline are the keys of the stages' blocks that are not the providers'.
@@ -122,7 +124,11 @@ func (b *benchSpeech) folder() (*benchFolder, error) {
 	if err != nil {
 		return nil, usagef("--out: %w", err)
 	}
-	return &benchFolder{b.out, f}, nil
+	text, err := json.MarshalIndent(b.made, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(b.out, benchMadeFile), append(text, '\n'), 0o644)
+	}
+	return &benchFolder{b.out, f}, err
 }
 
 func (k *benchFolder) keep(trial any) error {
@@ -185,8 +191,8 @@ func measure[T, R any](ctx context.Context, b *benchSpeech, n int, what string, 
 	}
 	progress.done()
 	report := summary.Report(err != nil)
-	shown := b.show(report, func() error { return write(b.streams.out, report) })
-	return errors.Join(shown, folder.close(report), ended(ctx, err, ok))
+	shown := b.show(signed{b.made, report}, func() error { return write(b.streams.out, report) })
+	return errors.Join(shown, folder.close(signed{b.made, report}), ended(ctx, err, ok))
 }
 
 // ended returns the error of a run that was cut short, or in which nothing was

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"firstsound/clocks"
+	"firstsound/pipeline/scenario"
 	"firstsound/tts/ttsbench"
 )
 
@@ -46,7 +47,10 @@ kept and shown.`,
   firstsound bench tts --provider openai --set url=http://127.0.0.1:8880/v1 --set model=kokoro
   firstsound bench tts --provider elevenlabs --text 'Your order is on its way.'`,
 		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			b.made = made(cmd, nil, scenario.Real)
+			return b.run(cmd.Context())
+		},
 	}
 	b.flags(cmd, providerNames(synthesizers))
 	f := cmd.Flags()

@@ -18,6 +18,7 @@ import (
 	"firstsound/audio/signal"
 	"firstsound/audio/wavfile"
 	"firstsound/clocks"
+	"firstsound/pipeline/scenario"
 )
 
 // callCmd is the command call with its flags.
@@ -46,6 +47,7 @@ type callCmd struct {
 	overwrite bool
 	json      bool
 	strict    bool
+	made      maker
 	impairment
 }
 
@@ -85,7 +87,7 @@ not come about, or broke off before its last turn.
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.url = args[0]
+			c.url, c.made = args[0], made(cmd, args, scenario.Real)
 			return c.run(cmd.Context())
 		},
 	}
@@ -110,7 +112,7 @@ not come about, or broke off before its last turn.
 	f.StringVar(&c.caFile, "ca-file", "", "trust the certificates in this `FILE` (PEM)")
 	f.StringVar(&c.answer, "answer", "", "the agent's answer as a WAV `FILE`: is its beginning missing, its rate wrong?")
 	f.StringVar(&c.record, "record", "", "write a stereo WAV file of each call, with labels, to this `FOLDER`")
-	f.StringVar(&c.out, "out", "", "write calls.json to this `FOLDER`")
+	f.StringVar(&c.out, "out", "", "write calls.json, and calls.jsonl as turns end, to this `FOLDER`")
 	f.BoolVar(&c.overwrite, "overwrite", false, "replace what is in the folders of --out and --record")
 	f.BoolVar(&c.json, "json", false, "print the report as JSON")
 	f.BoolVar(&c.strict, "strict", false, "exit 1 if an answer is missing or not whole (--answer), or packets left over 5 ms late")
@@ -230,8 +232,11 @@ func (c *callCmd) run(ctx context.Context) error {
 	if err := c.room(); err != nil {
 		return err
 	}
-	if err := caller.prepare(ctx); err != nil {
+	if caller.log, err = newCallLog(c.out, c.made); err != nil {
 		return err
+	}
+	if err := caller.prepare(ctx); err != nil {
+		return errors.Join(err, caller.log.close())
 	}
 	defer caller.close()
 	results := make([]*callResult, c.calls)
@@ -254,7 +259,7 @@ func (c *callCmd) run(ctx context.Context) error {
 		}
 	}
 	rep := newCallReport(caller, results)
-	if err := rep.write(c); err != nil {
+	if err := errors.Join(rep.write(c), caller.log.close()); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
@@ -274,6 +279,7 @@ type caller struct {
 	protocol       string
 	recordings     []*audio.Utterance
 	sounds         sync.Map // of them, by soundKey, at the rate of a line
+	log            *callLog
 	interruptAfter *time.Duration
 	endpoint       *rtc.Endpoint // nil with a WebSocket
 	web            *webClient

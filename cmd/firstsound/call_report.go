@@ -227,14 +227,17 @@ func (c *callResult) turn(i int, h ear.Report) turnEar {
 }
 
 // reportFile is what --out writes.
-const reportFile = "calls.json"
+const (
+	reportFile      = "calls.json"
+	turnsAsTheyCome = "calls.jsonl"
+)
 
 // room makes the folders that the command writes to, before it calls anybody: what is
 // measured must not be lost for want of a place.
 func (c *callCmd) room() error {
 	files := []string{}
 	if c.out != "" {
-		files = append(files, filepath.Join(c.out, reportFile))
+		files = append(files, filepath.Join(c.out, reportFile), filepath.Join(c.out, turnsAsTheyCome))
 	}
 	for n := 1; n <= c.calls && c.record != ""; n++ {
 		files = append(files, c.recording(n))
@@ -252,7 +255,7 @@ func (c *callCmd) room() error {
 
 func (r *callReport) write(c *callCmd) error {
 	if c.out != "" {
-		text, err := json.MarshalIndent(r, "", "  ")
+		text, err := json.MarshalIndent(signed{c.made, r}, "", "  ")
 		if err != nil {
 			return err
 		}
@@ -263,7 +266,7 @@ func (r *callReport) write(c *callCmd) error {
 	if c.json {
 		e := json.NewEncoder(c.streams.out)
 		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return e.Encode(signed{c.made, r})
 	}
 	r.text(c.streams.out)
 	return nil

@@ -181,6 +181,7 @@ func (c *caller) call(ctx context.Context, number int, done func()) *callResult 
 		if a != nil {
 			r.asked = append(r.asked, *a)
 		}
+		c.log.keep(t, n, a, err)
 		done()
 		if err != nil {
 			r.err = err

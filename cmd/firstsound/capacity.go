@@ -16,6 +16,7 @@ import (
 
 	"firstsound/clocks/quantile"
 	"firstsound/pipeline/report"
+	"firstsound/pipeline/scenario"
 )
 
 // A goal is what a metric's quantile has to stay below.
@@ -86,6 +87,7 @@ type capacityCmd struct {
 	seeds    int
 	headroom int
 	json     bool
+	made     maker
 }
 
 func newCapacityCmd(s streams) *cobra.Command {
@@ -108,6 +110,7 @@ Only what the calls share can run out: give the scenario a server
   firstsound capacity scenario.yaml --target 'ttft.p95<300ms' --try llm.server.replicas=2 --try cut.mode=clause`,
 		Args: atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			c.made = made(cmd, args, scenario.Virtual)
 			if len(args) == 1 {
 				c.file = args[0]
 			}
@@ -304,13 +307,13 @@ func (c *capacityCmd) search(ctx context.Context, g goal, settings func(calls in
 
 func (c *capacityCmd) write(g goal, found []capacity) error {
 	if c.json {
-		return writeIndented(c.out, struct {
+		return writeIndented(c.out, signed{c.made, struct {
 			Format   string     `json:"format"`
 			Target   string     `json:"target"`
 			Headroom int        `json:"headroom_percent"`
 			Seeds    int        `json:"seeds"`
 			Found    []capacity `json:"found"`
-		}{"firstsound.capacity/1", g.text, c.headroom, c.seeds, found})
+		}{"firstsound.capacity/1", g.text, c.headroom, c.seeds, found}})
 	}
 	var b strings.Builder
 	c.print(&b, g, found)

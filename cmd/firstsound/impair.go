@@ -18,6 +18,7 @@ import (
 
 	"firstsound/audio/impair"
 	"firstsound/clocks"
+	"firstsound/pipeline/scenario"
 )
 
 // impairCmd is the command impair with its flags.
@@ -37,6 +38,7 @@ type impairCmd struct {
 	listenOn  netip.AddrPort
 	roots     *x509.CertPool // nil: the system's
 	book      *impairBook
+	made      maker
 }
 
 // A directions is three flags: a model for both ways, or one for each.
@@ -118,7 +120,10 @@ A MODEL is a list of these, with commas between them:
   firstsound impair --to tcp://127.0.0.1:8765 --tcp delay=80ms
   firstsound impair --to udp://127.0.0.1:5004 --udp loss=5%`,
 		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.made = made(cmd, nil, scenario.Real)
+			return c.run(cmd.Context())
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -188,7 +188,7 @@ func (b *impairBook) report(r *impairReport, udp, tcp *directions) {
 
 // write prints the report, and writes it to the folder of the log.
 func (r *impairReport) write(c *impairCmd) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := json.MarshalIndent(signed{c.made, r}, "", "  ")
 	if err != nil {
 		return err
 	}

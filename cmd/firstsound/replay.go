@@ -23,6 +23,7 @@ type replayCmd struct {
 	limit  int
 	seed   uint64
 	json   bool
+	made   maker
 }
 
 // serverFlags are the flags of replay that are keys of llm.server. They are texts:
@@ -78,7 +79,7 @@ a constant, turn --api (TTFT) and --c0 (TPOT), and nothing else.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.path = args[0]
+			c.path, c.made = args[0], made(cmd, args, scenario.Virtual)
 			return c.run(cmd.Context(), cmd.Flags())
 		},
 	}
@@ -191,7 +192,7 @@ func (c *replayCmd) run(ctx context.Context, flags *pflag.FlagSet) error {
 		return err
 	}
 	if c.json {
-		return writeIndented(c.out, r)
+		return writeIndented(c.out, signed{c.made, r})
 	}
 	return r.print(c.out)
 }

@@ -21,7 +21,11 @@ func replay(t *testing.T, args ...string) (r replayed) {
 	text := must(t, append([]string{"replay", "--json"}, args...)...)
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
+	result := struct {
+		Made maker
+		*replayed
+	}{replayed: &r}
+	if err := d.Decode(&result); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"firstsound/clocks"
@@ -348,38 +347,6 @@ func (s *service) adapt(ctx context.Context, c *wire.Client, params llm.Params) 
 		err = errors.New(s.clean(err.Error()))
 	}
 	return notes, err
-}
-
-// commandLine returns the command as it can be run again, without what may be
-// secret: keys are in the environment or in a file anyway, values of headers and
-// passwords in URLs are left out.
-func (s *service) commandLine(cmd *cobra.Command, args []string) string {
-	words := []string{cmd.CommandPath()}
-	for _, a := range args {
-		words = append(words, shellQuote(publicAddress(a)))
-	}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		values := []string{f.Value.String()}
-		if list, ok := f.Value.(pflag.SliceValue); ok && f.Value.Type() != "stringArray" {
-			values = []string{strings.Join(list.GetSlice(), ",")}
-		} else if ok {
-			values = list.GetSlice()
-		}
-		for _, v := range values {
-			switch {
-			case f.Value.Type() == "bool" && v == "true":
-				words = append(words, "--"+f.Name)
-				continue
-			case f.Name == "header":
-				name, _, _ := strings.Cut(v, ":")
-				v = name + ":..."
-			case f.Name == "url" || f.Name == "server-metrics":
-				v = publicAddress(v)
-			}
-			words = append(words, "--"+f.Name, shellQuote(v))
-		}
-	})
-	return s.clean(strings.Join(words, " "))
 }
 
 // publicAddress returns an address as the user wrote it, without what may be

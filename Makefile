@@ -91,8 +91,10 @@ call: build ## an agent and a caller over WebRTC, on this machine
 	@./firstsound serve --listen 127.0.0.1:8090 >/dev/null & p=$$!; \
 	  sleep 1; ./firstsound call http://127.0.0.1:8090 --turns 2; rc=$$?; kill $$p; exit $$rc
 
-truth: ## the streaming client against the mock's truth and a plain httpx reader; on a machine that is left alone
+truth: ## what is measured against what is known: language models (and a plain httpx reader), speech to speech, calls at the ear; half an hour on a machine that is left alone
 	FIRSTSOUND_TRUTH=1 $(GO) test -run TruthLong -count 1 -timeout 60m -v ./llm/llmmock/truthtest
+	FIRSTSOUND_TRUTH=1 $(GO) test -run TestTruth -count 1 -timeout 30m -v ./audio/realtime/s2sbench
+	FIRSTSOUND_TRUTH=1 $(GO) test -run TestTruthAtTheEar -count 1 -timeout 30m -v ./cmd/firstsound
 
 soak: ## a million turns, half an hour of calls, ten minutes of 200 streams, every diagnosis over many seeds: an hour
 	FIRSTSOUND_SOAK=1 $(GO) test -run Soak -count 1 -timeout 120m -v ./cmd/firstsound ./llm/diagnosis

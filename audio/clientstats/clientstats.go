@@ -12,7 +12,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"errors"
+	"firstsound/clocks/failure"
 	"fmt"
 	"io"
 	"time"
@@ -133,11 +133,7 @@ func readLine(in *bufio.Reader) (text []byte, whole bool, err error) {
 func parse(text []byte) (Line, error) {
 	var l Line
 	if err := json.Unmarshal(text, &l); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
-			return l, fmt.Errorf("byte %d: %w", syntax.Offset, err)
-		}
-		return l, err
+		return l, failure.JSON("it", text, err)
 	}
 	if len(l.Stats.Samples) > maxSamples {
 		return l, fmt.Errorf("more than %d samples of one turn", maxSamples)
@@ -150,9 +146,12 @@ func parse(text []byte) (Line, error) {
 			return l, fmt.Errorf("samples: an at_ms of %v is no time of a clock", s.At)
 		}
 	}
-	for name, v := range map[string]*float64{"from_ms": l.Stats.From, "sound_ms": l.Stats.Sound, "agent_offset_ms": l.Stats.AgentOffset, "agent_error_ms": l.Stats.AgentError} {
-		if !sane(v) {
-			return l, fmt.Errorf("%s: %v is no time of a clock", name, *v)
+	for _, k := range []struct {
+		name string
+		v    *float64
+	}{{"from_ms", l.Stats.From}, {"sound_ms", l.Stats.Sound}, {"agent_offset_ms", l.Stats.AgentOffset}, {"agent_error_ms", l.Stats.AgentError}} {
+		if !sane(k.v) {
+			return l, fmt.Errorf("%s: %v is no time of a clock", k.name, *k.v)
 		}
 	}
 	return l, nil

@@ -262,8 +262,8 @@ func (l *Line) notice(c change) {
 	if !c.speech || !l.live || l.closed != nil {
 		return
 	}
-	if s := l.current; s != nil && !s.over() {
-		return // it goes on
+	if s := l.current; s != nil && !s.over() || len(l.taken) == mostAhead {
+		return // it goes on, or nobody listens
 	}
 	now := l.o.Clock.Now()
 	l.counted++
@@ -282,6 +282,10 @@ func (l *Line) samples(d time.Duration) int64 {
 	return int64(d/time.Second)*int64(l.o.Rate) + int64(d%time.Second)*int64(l.o.Rate)/int64(time.Second)
 }
 
+// mostAhead is how many turns of the caller may wait for their turn: one who talks on
+// while nothing is answered, or who announces what is never said, fills no memory.
+const mostAhead = 16
+
 func (l *Line) say(s *Speech, said Said) {
 	l.taken = append(l.taken, s)
 	l.upcoming.Put(said)
@@ -289,16 +293,22 @@ func (l *Line) say(s *Speech, said Said) {
 
 // Announce says that the caller plays the recording u, whose first sample has a
 // place on the caller's time line. From then on, only what is announced is a turn.
-// The line may know it later than the first sound of it has come.
-func (l *Line) Announce(u *audio.Utterance, place int64, requestID string) {
+// The line may know it later than the first sound of it has come. The error says that
+// too many are announced whose turn has not come; a closed line takes none, and says
+// nothing.
+func (l *Line) Announce(u *audio.Utterance, place int64, requestID string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed != nil {
-		return
+	switch {
+	case l.closed != nil:
+		return nil
+	case len(l.taken) == mostAhead:
+		return fmt.Errorf("liveline: %d recordings wait for their turn: %s is not taken", mostAhead, u.ID)
 	}
 	l.live = false
 	place += l.samples(l.o.Delay)
 	l.say(&Speech{line: l, u: u, origin: place, first: place}, Said{Utterance: u, RequestID: requestID})
+	return nil
 }
 
 // Detect says whether speech that nobody announces is a turn. It is until the first

@@ -336,3 +336,27 @@ func TestStoppedWhileItEnds(t *testing.T) {
 		}
 	})
 }
+
+// What is announced and never said fills no memory.
+func TestAnnouncementsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _, _ := newLine(t)
+		u := &audio.Utterance{ID: "hello"}
+		taken := 0
+		for range 100 {
+			if l.Announce(u, 0, "r") == nil {
+				taken++
+			}
+		}
+		if taken != mostAhead {
+			t.Errorf("%d are taken", taken)
+		}
+		l.Next(t.Context())
+		l.Say(trace.ID{Session: 1, Turn: 1}, u)
+		if err := l.Announce(u, 0, "r"); err != nil {
+			t.Error(err)
+		}
+		l.Close(nil)
+		l.End()
+	})
+}

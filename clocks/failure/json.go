@@ -21,7 +21,7 @@ func JSON(what string, text []byte, err error) error {
 	case errors.As(err, &syntax):
 		return fmt.Errorf("%s is no JSON: %w, at byte %d: %s", what, err, syntax.Offset, Quoted(text))
 	}
-	return fmt.Errorf("%s is no JSON: %w: %s", what, err, Quoted(text))
+	return fmt.Errorf("%s is wrong: %w: %s", what, err, Quoted(text))
 }
 
 // kinds is a value of JSON as encoding/json names it, with its article.
@@ -38,6 +38,12 @@ func wanted(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	switch {
+	case t == reflect.TypeFor[json.Number]():
+		return "a number"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return "a string of base64"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
@@ -45,7 +51,7 @@ func wanted(t reflect.Type) string {
 		return "true or false"
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
 		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return "a whole number"
+		return fmt.Sprintf("a whole number of %d bits", t.Bits())
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	case reflect.Slice, reflect.Array:

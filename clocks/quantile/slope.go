@@ -16,6 +16,7 @@ type Trend struct {
 	Slope *float64 `json:"slope,omitempty"` // the median over all pairs of turns of one call; nil without a pair
 	Low   *float64 `json:"low,omitempty"`   // its 95 % interval; nil if there are too few turns for one
 	High  *float64 `json:"high,omitempty"`
+	Turns int      `json:"turns"` // that were looked at
 	Pairs int      `json:"pairs"`
 
 	// P is the chance of a trend as strong as this one, in either direction, where
@@ -23,8 +24,8 @@ type Trend struct {
 	P *float64 `json:"p,omitempty"`
 }
 
-// mostTurns bounds the pairs. Of a call with more turns, each second (third …) one is
-// looked at.
+// mostTurns bounds the pairs, which are two millions. Of a call with more turns, or of
+// many calls, each second (third …) one is looked at.
 const mostTurns = 2000
 
 // Slope is Sen's slope with the interval that goes with it (P. K. Sen, Estimates of
@@ -38,13 +39,16 @@ func Slope(points []Point) Trend {
 	for _, p := range points {
 		calls[p.Call] = append(calls[p.Call], p)
 	}
+	var t Trend
 	var slopes []float64
-	score, variance := 0, 0.0
+	score, variance, tied := 0, 0, 0 // the variances times 18: whole numbers have the same sum in any order
+	most := max(4, int(mostTurns/math.Sqrt(float64(len(calls)))))
 	for _, all := range calls {
 		some := all[:0]
-		for step, i := (len(all)+mostTurns-1)/mostTurns, 0; i < len(all); i += step {
+		for step, i := (len(all)+most-1)/most, 0; i < len(all); i += step {
 			some = append(some, all[i])
 		}
+		t.Turns += len(some)
 		ties := map[float64]int{}
 		for i, p := range some {
 			ties[p.Y]++
@@ -64,10 +68,10 @@ func Slope(points []Point) Trend {
 		}
 		variance += pairVariance(len(some))
 		for _, n := range ties {
-			variance -= pairVariance(n)
+			tied += pairVariance(n)
 		}
 	}
-	t := Trend{Pairs: len(slopes)}
+	t.Pairs = len(slopes)
 	if len(slopes) == 0 {
 		return t
 	}
@@ -82,18 +86,19 @@ func Slope(points []Point) Trend {
 	}
 	n := float64(len(slopes))
 	t.Slope = at((n + 1) / 2)
-	c := 1.96 * math.Sqrt(variance)
+	// Without regard to ties, which would make the interval of three turns certain.
+	c := 1.96 * math.Sqrt(float64(variance)/18)
 	if low, high := (n-c)/2, (n+c)/2+1; low >= 1 && high <= n {
 		t.Low, t.High = at(low), at(high)
 	}
 	p := 1.0
-	if score != 0 && variance > 0 {
+	if score != 0 && variance > tied {
 		// A score moves in steps of two, so half a step is taken off.
-		p = math.Erfc((math.Abs(float64(score)) - 1) / math.Sqrt(variance) / math.Sqrt2)
+		p = math.Erfc((math.Abs(float64(score)) - 1) / math.Sqrt(float64(variance-tied)/18) / math.Sqrt2)
 	}
 	t.P = &p
 	return t
 }
 
-// pairVariance is the variance of Kendall's score of n values in any order.
-func pairVariance(n int) float64 { return float64(n*(n-1)*(2*n+5)) / 18 }
+// pairVariance is 18 times the variance of Kendall's score of n values in any order.
+func pairVariance(n int) int { return n * (n - 1) * (2*n + 5) }

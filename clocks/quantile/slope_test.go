@@ -2,6 +2,7 @@ package quantile
 
 import (
 	"fmt"
+	"math"
 	"testing"
 )
 
@@ -31,6 +32,7 @@ func TestSlope(t *testing.T) {
 		{"no point", nil, "- - - "},
 		{"two", points(1, 1, 4), "- 3.000 - "},
 		{"five are too few for an interval", points(1, 10, 12, 11, 15, 14), "- 1.250 - "},
+		{"three that are the same are too few as well", points(1, 30, 30, 30), "- 0.000 - "},
 		{"a line", points(1, 5, 7, 9, 11, 13, 15), "2.000 2.000 2.000 "},
 		// By hand: the slopes are the sums i+j of 0 to 5; of the 15, the variance is
 		// 28.33, so the ranks of the interval are 2.284 and 13.716.
@@ -50,5 +52,27 @@ func TestSlope(t *testing.T) {
 	}
 	if got := Slope(long); got.Pairs != mostTurns*(mostTurns-1)/2 || *got.Slope != 3 || *got.P > 1e-9 {
 		t.Errorf("a long call: %d pairs, slope %v, p %v", got.Pairs, *got.Slope, *got.P)
+	}
+	var many []Point
+	for i := range 100 * 400 {
+		many = append(many, Point{i / 400, float64(i % 400), float64(i % 400)})
+	}
+	if got := Slope(many); got.Turns != 100*200 || got.Pairs != 100*200*199/2 {
+		t.Errorf("many calls: %d turns, %d pairs", got.Turns, got.Pairs)
+	}
+	// By hand: the score is 8, and its variance (300 - 2 x 18) / 18.
+	tied := points(1, 1, 1, 2, 2, 3)
+	if got := Slope(tied); math.Abs(*got.P-0.0676) > 0.0001 {
+		t.Errorf("with ties: p %v", *got.P)
+	}
+	// The same bytes each time, in whatever order the calls come.
+	for i := range 5 {
+		tied = append(tied, points(2+i, 1, 3, 2, 2.5, 0.1*float64(i))...)
+	}
+	first := *Slope(tied).P
+	for range 50 {
+		if p := *Slope(tied).P; p != first {
+			t.Errorf("p %v, and then %v", first, p)
+		}
 	}
 }

@@ -76,7 +76,7 @@ func TestFloodOfNothing(t *testing.T) {
 	if err := <-taken; !strings.Contains(err.Error(), "not taken yet") {
 		t.Error(err)
 	}
-	if kept > maxWaitingFrom/perMessage {
+	if kept > maxWaitingFrom/perMessage+10 {
 		t.Errorf("%d messages are kept", kept)
 	}
 }
@@ -100,7 +100,7 @@ func TestFlood(t *testing.T) {
 	}
 	<-over
 	for n := 0; err == nil; n++ {
-		if _, err = conn.Next(context.Background()); n > maxWaiting>>20 {
+		if _, err = conn.Next(context.Background()); n > (maxWaiting+defaultLimit)>>20 {
 			t.Fatalf("%d messages are kept", n)
 		}
 	}
@@ -120,5 +120,35 @@ func TestLongRefusal(t *testing.T) {
 	_, err := Dial(t.Context(), clocks.NewReal(), "ws"+strings.TrimPrefix(s.URL, "http"), Options{})
 	if err == nil || !strings.Contains(err.Error(), `403 Forbidden: "no way`) || len(err.Error()) > 400 || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A message as long as is promised is taken, by a server too.
+func TestLongMessage(t *testing.T) {
+	c := clocks.NewReal()
+	came := make(chan error, 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, err := Accept(c, w, r, nil, Options{})
+		if err != nil {
+			came <- err
+			return
+		}
+		m, err := conn.Next(context.Background())
+		if err == nil && len(m.Data) != defaultLimit {
+			err = errors.New("it is not whole")
+		}
+		came <- err
+	}))
+	defer s.Close()
+	conn, err := Dial(t.Context(), c, "ws"+strings.TrimPrefix(s.URL, "http"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(1000, "")
+	if _, err := conn.Send(false, make([]byte, defaultLimit)); err != nil {
+		t.Error(err)
+	}
+	if err := <-came; err != nil {
+		t.Error(err)
 	}
 }

@@ -51,7 +51,7 @@ const (
 	defaultTimeout = 10 * time.Second
 	maxErrorBody   = 4 << 10
 	maxHandshake   = 1 << 20  // bytes of all answers until there is a WebSocket
-	maxWaiting     = 64 << 20 // bytes that wait to be taken, of one server
+	maxWaiting     = 64 << 20 // bytes that wait to be taken, of one server, beside a message of any size
 	maxWaitingFrom = 8 << 20  // the same, of one client: a server has many of them
 	perMessage     = 256      // bytes that a message takes beside its data
 )
@@ -227,7 +227,7 @@ func start(c clocks.Clock, ws *websocket.Conn, stamps *arrival.Conn, o Options, 
 		o.Limit = defaultLimit
 	}
 	ws.SetReadLimit(o.Limit)
-	conn := &Conn{clock: c, ws: ws, stamps: stamps, timeout: o.Timeout, most: most, ended: make(chan struct{}),
+	conn := &Conn{clock: c, ws: ws, stamps: stamps, timeout: o.Timeout, most: most + o.Limit, ended: make(chan struct{}),
 		in: clocks.NewQueue[incoming](c, "messages of a WebSocket"), done: clocks.NewQueue[struct{}](c, "the end of a WebSocket")}
 	c.Go("websocket reader", conn.read)
 	return conn

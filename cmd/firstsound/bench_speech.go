@@ -61,7 +61,6 @@ func (b *benchSpeech) check() error {
 const (
 	benchTrialsFile = "trials.jsonl"
 	benchReportFile = "report.json"
-	benchMadeFile   = "made.json" // there from the beginning: a run that is killed has no report
 )
 
 // ofPipeline are the keys of the stages' blocks that are not the providers'.
@@ -124,11 +123,10 @@ func (b *benchSpeech) folder() (*benchFolder, error) {
 	if err != nil {
 		return nil, usagef("--out: %w", err)
 	}
-	text, err := json.MarshalIndent(b.made, "", "  ")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(b.out, benchMadeFile), append(text, '\n'), 0o644)
+	if err := b.made.write(b.out); err != nil {
+		return nil, errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
-	return &benchFolder{b.out, f}, err
+	return &benchFolder{b.out, f}, nil
 }
 
 func (k *benchFolder) keep(trial any) error {

@@ -232,13 +232,13 @@ func (c *callCmd) run(ctx context.Context) error {
 	if err := c.room(); err != nil {
 		return err
 	}
+	if err := caller.prepare(ctx); err != nil {
+		return err
+	}
+	defer caller.close()
 	if caller.log, err = newCallLog(c.out, c.made); err != nil {
 		return err
 	}
-	if err := caller.prepare(ctx); err != nil {
-		return errors.Join(err, caller.log.close())
-	}
-	defer caller.close()
 	results := make([]*callResult, c.calls)
 	progress := newCounter(c.streams, c.calls*c.turns, "turns")
 	g, inner := clocks.NewGroup(ctx, caller.clock)
@@ -253,11 +253,7 @@ func (c *callCmd) run(ctx context.Context) error {
 	}
 	g.Wait()
 	progress.done()
-	for _, r := range results { // not before: it would take the processors from calls that go on
-		if r != nil {
-			r.judge()
-		}
-	}
+	judgeAll(ctx, caller.clock, results, newCounter(c.streams, c.calls, "calls judged"))
 	rep := newCallReport(caller, results)
 	if err := errors.Join(rep.write(c), caller.log.close()); err != nil {
 		return err

@@ -24,9 +24,9 @@ type callLog struct {
 type loggedTurn struct {
 	Call      int             `json:"call"`
 	Turn      int             `json:"turn"`
-	RequestID string          `json:"request_id"`
-	Utterance string          `json:"utterance"`
-	Ended     time.Duration   `json:"ended_ns"`                  // the speech, since the run began
+	RequestID string          `json:"request_id,omitempty"` // absent: it never began
+	Utterance string          `json:"utterance,omitempty"`
+	Ended     *time.Duration  `json:"ended_ns,omitempty"`        // the speech, since the run began
 	First     *time.Duration  `json:"first_packet_ns,omitempty"` // with sound in it, when it had arrived; absent: none came
 	Last      *time.Duration  `json:"last_packet_ns,omitempty"`
 	Error     string          `json:"error,omitempty"`
@@ -57,21 +57,24 @@ func (l *callLog) line(v any) {
 	}
 }
 
-// keep writes a turn that has ended.
-func (l *callLog) keep(t *talk, n int, a *turnAsked, failed error) {
-	if l == nil || a == nil {
+// keep writes a turn that has ended, or that never began: then there is no a.
+func (l *callLog) keep(number, n int, t *talk, a *turnAsked, failed error) {
+	if l == nil {
 		return
 	}
-	w := loggedTurn{Call: t.number, Turn: n, RequestID: a.id, Utterance: a.utterance.ID, Ended: a.End}
-	if first, last, ok := t.sounds(a.End); ok {
-		w.First, w.Last = since(&first, a.End), since(&last, a.End)
+	w := loggedTurn{Call: number, Turn: n}
+	if a != nil {
+		w.RequestID, w.Utterance, w.Ended = a.id, a.utterance.ID, &a.End
+		if first, last, ok := t.sounds(a.End); ok {
+			w.First, w.Last = since(&first, a.End), since(&last, a.End)
+		}
+		t.mu.Lock()
+		w.Agent = t.rows[a.id]
+		t.mu.Unlock()
 	}
 	if failed != nil {
 		w.Error = failed.Error()
 	}
-	t.mu.Lock()
-	w.Agent = t.rows[a.id]
-	t.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.line(w)

@@ -120,6 +120,7 @@ func (c *caller) dialPeer(ctx context.Context, t *talk) error {
 	if l.c, err = p.Connected(ctx); err != nil {
 		return fail(err)
 	}
+	t.connected = c.clock.Now()
 	if l.c.Name == "" {
 		return fail(errors.New("the agent takes no sound: its answer has no codec that we speak"))
 	}

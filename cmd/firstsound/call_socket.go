@@ -62,6 +62,7 @@ func (c *caller) dialSocket(ctx context.Context, t *talk) error {
 	if err != nil {
 		return err
 	}
+	t.connected = c.clock.Now()
 	l := &socketLine{t: t, fresh: true}
 	if l.conn, err = wsline.New(s, o); err == nil {
 		err = l.conn.Greet()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"firstsound/audio/codec"
 	"firstsound/audio/ear"
 	"firstsound/audio/rtc"
+	"firstsound/clocks"
 	"firstsound/pipeline/report"
 )
 
@@ -61,6 +63,8 @@ type talk struct {
 	c      *caller
 	number int
 	line   voiceLine
+
+	connected time.Duration // when it was, on the run's clock
 
 	mu      sync.Mutex
 	packets []ear.Packet
@@ -172,16 +176,17 @@ func (c *caller) call(ctx context.Context, number int, done func()) *callResult 
 	}
 	if err != nil {
 		r.err = err
+		c.log.keep(number, 1, t, nil, err)
 		return r
 	}
-	connected := c.clock.Now() - began
+	connected := t.connected - began
 	r.connected, r.stage, r.codec = &connected, ear.Connected, t.line.codec()
 	for n := 1; n <= c.turns && ctx.Err() == nil; n++ {
 		a, err := t.turn(ctx, n, r.asked)
 		if a != nil {
 			r.asked = append(r.asked, *a)
 		}
-		c.log.keep(t, n, a, err)
+		c.log.keep(number, n, t, a, err)
 		done()
 		if err != nil {
 			r.err = err
@@ -247,12 +252,26 @@ func (t *talk) listen(ctx context.Context, a *turnAsked) error {
 	}
 }
 
+// judgeAll works out what was heard, when all calls are over: before, it would take the
+// processors from those that go on. An interrupt does not stop it, but a second one.
+func judgeAll(ctx context.Context, clock clocks.Clock, results []*callResult, progress *counter) {
+	begin := func(context.Context) (func(*callResult) error, func()) {
+		return func(r *callResult) error { r.judge(); return nil }, func() {}
+	}
+	clocks.Share(context.WithoutCancel(ctx), clock, runtime.NumCPU(), 0, results, begin, func(error) error {
+		progress.one()
+		return nil
+	})
+	progress.done()
+}
+
 // judge works out what was heard in a call that is over.
 func (r *callResult) judge() {
-	t := r.talk
-	if t == nil {
+	if r == nil || r.talk == nil {
 		return
 	}
+	t := r.talk
+	r.talk = nil // or all that was heard would be kept
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.track || t.line.track() {

@@ -42,7 +42,7 @@ func trendOf(figures []turnFigure) *callTrend {
 	if trend.Slope == nil {
 		return nil
 	}
-	return &callTrend{N: len(points), Slope: time.Duration(*trend.Slope), P: *trend.P}
+	return &callTrend{N: trend.Turns, Slope: time.Duration(*trend.Slope), P: *trend.P}
 }
 
 // String is the trend in words.

@@ -247,7 +247,7 @@ func (c *impairCmd) run(ctx context.Context) (err error) {
 
 // listening begins the log, and says where it listens on the first line.
 func (c *impairCmd) listening(rep *impairReport, scheme, at string) error {
-	if err := c.book.start(c.log, c.overwrite); err != nil {
+	if err := c.book.start(c.log, c.overwrite, c.made); err != nil {
 		return err
 	}
 	rep.Listen = scheme + "://" + at

@@ -49,7 +49,7 @@ func newImpairBook(clock clocks.Clock) *impairBook {
 }
 
 // start begins to count, and to write packets.jsonl if there is a folder for it.
-func (b *impairBook) start(dir string, overwrite bool) error {
+func (b *impairBook) start(dir string, overwrite bool, by maker) error {
 	if dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
@@ -60,6 +60,9 @@ func (b *impairBook) start(dir string, overwrite bool) error {
 		}
 		var err error
 		if b.file, err = os.Create(name); err != nil {
+			return err
+		}
+		if err := by.write(dir); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"net/url"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -37,6 +39,19 @@ func made(cmd *cobra.Command, args []string, clock scenario.Clock) maker {
 		m.Started = clocks.NewReal().Epoch().UTC().Format(time.RFC3339)
 	}
 	return m
+}
+
+// madeFile is there from the beginning of a run that writes lines as they come: one
+// that is killed has no report.
+const madeFile = "made.json"
+
+// write writes m to a folder.
+func (m maker) write(dir string) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, madeFile), append(text, '\n'))
 }
 
 // signed is a result that is an object of JSON, with what made it at its head.
@@ -92,21 +107,21 @@ func commandLine(cmd *cobra.Command, args []string) string {
 	return strings.Join(words, " ")
 }
 
-// withoutSecrets returns a word of the command line without the password of a URL
-// that it ends with, such as url=http://user:password@host.
+// addresses are URLs in a word of the command line.
+var addresses = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s,"'\]}]+`)
+
+// withoutSecrets returns a word of the command line without users, passwords and
+// queries of the URLs in it.
 func withoutSecrets(word string) string {
-	scheme := strings.Index(word, "://")
-	if scheme < 0 {
-		return word
-	}
-	begin := strings.LastIndexFunc(word[:scheme], func(r rune) bool { return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z') }) + 1
-	u, err := url.Parse(word[begin:])
-	if err != nil {
-		return word[:begin] + "..."
-	}
-	public := bench.PublicURL(u)
-	if u.RawQuery != "" {
-		public += "?..."
-	}
-	return word[:begin] + public
+	return addresses.ReplaceAllStringFunc(word, func(address string) string {
+		u, err := url.Parse(address)
+		if err != nil {
+			return "..."
+		}
+		public := bench.PublicURL(u)
+		if u.RawQuery != "" {
+			public += "?..."
+		}
+		return public
+	})
 }

@@ -12,15 +12,17 @@ import (
 
 func TestWithoutSecrets(t *testing.T) {
 	for word, want := range map[string]string{
-		"vad.stop=300ms":                       "vad.stop=300ms",
-		"http://127.0.0.1:8090":                "http://127.0.0.1:8090",
-		"wss://u:p@host/ws?format=mulaw":       "wss://host/ws?...",
-		"url=http://key:pw@host:1/v1":          "url=http://host:1/v1",
-		`tts.url="https://host/v1?key=secret"`: `tts.url="https://host/v1?...`,
-		"udp://127.0.0.1:5004":                 "udp://127.0.0.1:5004",
-		"turn:host:3478,user,ENV":              "turn:host:3478,user,ENV",
-		"see http://a b":                       "see ...",
-		"://":                                  "...",
+		"vad.stop=300ms":                               "vad.stop=300ms",
+		"http://127.0.0.1:8090":                        "http://127.0.0.1:8090",
+		"wss://u:p@host/ws?format=mulaw":               "wss://host/ws?...",
+		"url=http://key:pw@host:1/v1":                  "url=http://host:1/v1",
+		`tts.url="https://host/v1?key=secret"`:         `tts.url="https://host/v1?..."`,
+		"udp://127.0.0.1:5004":                         "udp://127.0.0.1:5004",
+		"turn:host:3478,user,ENV":                      "turn:host:3478,user,ENV",
+		"see http://a b":                               "see http://a b",
+		"://":                                          "://",
+		"http://a:b%@c":                                "...",
+		"asr.urls=[http://a:pw1@h/1,http://c:pw2@k/2]": "asr.urls=[http://h/1,http://k/2]",
 	} {
 		if got := withoutSecrets(word); got != want {
 			t.Errorf("%s: %s, want %s", word, got, want)
@@ -61,7 +63,7 @@ func TestResultsSayWhatMadeThem(t *testing.T) {
 	}
 	var file maker
 	var report struct{ Made maker }
-	text, err := os.ReadFile(filepath.Join(dir, "tts", benchMadeFile))
+	text, err := os.ReadFile(filepath.Join(dir, "tts", madeFile))
 	if err != nil || json.Unmarshal(text, &file) != nil || json.Unmarshal([]byte(read(t, filepath.Join(dir, "tts", benchReportFile))), &report) != nil || file.Command == "" || file != report.Made {
 		t.Errorf("%v, %+v", err, file)
 	}

@@ -147,6 +147,7 @@ type runCmd struct {
 	short     map[string]*string // flags that are short for a setting
 	out       string
 	overwrite bool
+	command   string // to be recorded; empty: the one of run
 }
 
 // shorthands are flags that are short for a setting.
@@ -295,6 +296,9 @@ type recording struct {
 
 func (r *runCmd) record(s *scenario.Scenario, settings []string) (*recording, error) {
 	rec := &recording{info: runInfo(s, r.file, settings)}
+	if r.command != "" {
+		rec.info.Command = r.command
+	}
 	rec.summary = report.NewSummary(r.view.options(s.Target, targetSource(s.Target), s.Seed))
 	var err error
 	rec.assembler, err = report.NewAssembler(report.Limit{}, r.view.whatIf, func(t *report.Turn) {

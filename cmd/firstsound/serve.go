@@ -79,6 +79,7 @@ the turns so far.
 			if cmd.Flags().Changed("out") && c.out == "" {
 				return usagef("--out takes the name of a folder")
 			}
+			c.command = commandLine(cmd, args)
 			return c.serve(cmd.Context())
 		},
 	}
@@ -235,19 +236,19 @@ func (c *serveCmd) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer a.endpoint.Close()
-	if a.rec, err = c.record(s, c.set); err != nil {
-		return err
-	}
-	a.rec.also = a.turn
-	a.rec.info.Command = strings.Replace(a.rec.info.Command, "firstsound run", "firstsound serve", 1)
-	if a.clients, err = newClientLog(c.out); err != nil {
-		return err
-	}
-	a.recorder = trace.NewRecorder(a.clock, a.event)
 	l, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return err
 	}
+	defer l.Close()
+	if a.rec, err = c.record(s, c.set); err != nil {
+		return err
+	}
+	a.rec.also = a.turn
+	if a.clients, err = newClientLog(c.out); err != nil {
+		return err
+	}
+	a.recorder = trace.NewRecorder(a.clock, a.event)
 	serving := fmt.Sprintf("http://%s", l.Addr())
 	server := &http.Server{Handler: a.routes(), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	if c.tls {

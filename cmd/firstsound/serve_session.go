@@ -8,7 +8,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -286,40 +285,44 @@ func (s *session) message(data []byte, read time.Duration) {
 		s.a.clients.add(s.number, m.RequestID, m.Stats)
 	case "utterance", "live":
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch {
-		case s.line != nil:
-			s.expect(m)
-		case len(s.early) < maxEarly:
+		line, place := s.line, s.place
+		if line == nil && len(s.early) < maxEarly {
 			s.early = append(s.early, m)
-		default:
-			s.out.put(toCaller{Type: "error", Error: "the call is not connected yet"})
+			s.mu.Unlock()
+			return
 		}
+		s.mu.Unlock() // the line may be held up by its caller, and then only this call waits
+		if line == nil {
+			s.out.put(toCaller{Type: "error", Error: "the call is not connected yet"})
+			return
+		}
+		s.expect(m, line, place)
 	}
 }
 
 // maxEarly is how many announcements may come before the call is connected.
-const maxEarly = 16
+const maxEarly = 8
 
-// expect tells the line what the caller says next. Its caller holds s.mu.
-func (s *session) expect(m toAgent) {
+// expect tells the line what the caller says next.
+func (s *session) expect(m toAgent, line *liveline.Line, place func(uint32) int64) {
 	u := s.st.find(m.Utterance)
 	if m.Type == "live" || u == nil || m.At == nil {
-		s.line.Detect(m.Type != "live" || m.On, m.RequestID)
+		line.Detect(m.Type != "live" || m.On, m.RequestID)
 		return
 	}
-	s.line.Announce(u, s.place(*m.At), m.RequestID)
+	if err := line.Announce(u, place(*m.At), m.RequestID); err != nil {
+		s.out.put(toCaller{Type: "error", Error: err.Error()})
+	}
 }
 
 // speaks says on which line the caller speaks.
 func (s *session) speaks(line *liveline.Line, place func(uint32) int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.line, s.place = line, place
 	for _, m := range s.early {
-		s.expect(m)
+		s.expect(m, line, place)
 	}
-	s.early = nil
+	s.line, s.place, s.early = line, place, nil
 }
 
 // answer lets the pipeline answer what comes over a line until the call is over.
@@ -404,7 +407,11 @@ func newClientLog(dir string) (*clientLog, error) {
 func (l *clientLog) add(session int, requestID string, stats json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.file == nil || l.err != nil || l.n > maxClientBytes {
+	if l.file == nil || l.err != nil {
+		return
+	}
+	if l.n > maxClientBytes {
+		l.err = fmt.Errorf("clients.jsonl is full: it lacks what came after %d bytes", l.n)
 		return
 	}
 	line, err := json.Marshal(struct {
@@ -414,7 +421,7 @@ func (l *clientLog) add(session int, requestID string, stats json.RawMessage) {
 	}{requestID, session, stats})
 	if err == nil {
 		l.n += len(line) + 1
-		_, err = l.file.WriteString(strings.ReplaceAll(string(line), "\n", " ") + "\n")
+		_, err = l.file.Write(append(line, '\n'))
 	}
 	l.err = err
 }

@@ -8,6 +8,7 @@ import (
 	"firstsound/audio"
 	"firstsound/audio/liveline"
 	"firstsound/clocks"
+	"firstsound/clocks/trace"
 )
 
 // A silentPort says nothing.
@@ -59,4 +60,38 @@ func TestEarlyAnnouncement(t *testing.T) {
 			t.Errorf("%d are refused", refused)
 		}
 	})
+}
+
+// A line that is held up by its caller holds up nothing else: while an announcement
+// waits for it, events still come through.
+func TestHeldUpLine(t *testing.T) {
+	clock := clocks.NewReal()
+	u := &audio.Utterance{ID: "hello"}
+	s := &session{a: &agent{clock: clock}, st: &stages{corpus: []*audio.Utterance{u}}, out: newOutlet[toCaller](clock, "news")}
+	line, err := liveline.New(liveline.Options{Clock: clock, Port: silentPort{}, Rate: 8000, Packet: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, free := make(chan bool), make(chan bool)
+	s.speaks(line, func(uint32) int64 { close(held); <-free; return 0 })
+	announced := make(chan bool)
+	go func() {
+		s.message([]byte(`{"type":"utterance","utterance":"hello","rtp":320}`), 0)
+		close(announced)
+	}()
+	<-held
+	told := make(chan bool)
+	go func() {
+		s.event(&trace.Event{Mark: trace.FirstSound, At: time.Second})
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-time.After(10 * time.Second):
+		t.Error("an event waits for the line")
+	}
+	close(free)
+	<-announced
+	line.Close(nil)
+	line.End()
 }

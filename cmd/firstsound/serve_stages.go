@@ -53,21 +53,29 @@ func (a *agent) stages(ctx context.Context, name string) (*stages, error) {
 		return nil, err
 	}
 	st := &stages{name: name, scenario: s, pipe: made.pipe, warnings: warnings, ends: made.ends}
-	if st.corpus, _, err = loadCorpus(s.Corpus); err != nil {
-		return nil, err
+	if st.corpus, _, err = loadCorpus(s.Corpus); err == nil {
+		err = st.live(a.clock)
 	}
-	if err := st.live(a.clock); err != nil {
+	if err != nil {
+		st.end()
 		return nil, err
 	}
 	a.variants[name] = st
 	return st, nil
 }
 
+// end ends what the stages have opened.
+func (st *stages) end() {
+	for _, end := range slices.Backward(st.ends) {
+		end()
+	}
+}
+
 func (a *agent) endStages() {
+	a.making.Lock() // a call that begins just now may make some
+	defer a.making.Unlock()
 	for _, st := range a.variants {
-		for _, end := range slices.Backward(st.ends) {
-			end()
-		}
+		st.end()
 	}
 }
 

@@ -29,6 +29,10 @@ type Say struct {
 	Gap       time.Duration  // between the end of the answer before and the start of the recording
 	BargeIn   *time.Duration // instead: start so long after the first sound of the answer before, if that still plays
 	Attrs     []trace.Attr   // further facts for the turn's record
+
+	// Live says that somebody else speaks, on a real line: the turn begins when that is
+	// known, and the speech may have begun before. So its end is marked when it is heard.
+	Live bool
 }
 
 // A conversation is a Call that is going on.

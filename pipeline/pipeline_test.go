@@ -113,6 +113,23 @@ func TestCallerGoes(t *testing.T) {
 	}
 }
 
+// A turn of a real caller begins when it is known, which may be after the speech has
+// begun: then the speech is heard before its end was due. There is one end, and it does
+// not come after it was heard, whichever is told first.
+func TestLateTurn(t *testing.T) {
+	for delay, want := range map[time.Duration]string{
+		-300 * ms: "speech_end@500 speech_heard@500",
+		300 * ms:  "speech_end@800 speech_heard@1100",
+	} {
+		b := newBench()
+		b.line.delay = delay
+		got := times(b.run(t, Say{Utterance: utterance("hello"), Live: true}), 1, trace.SpeechEnd, trace.SpeechHeard)
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 // A pause that ends the turn wrongly, long enough for the answer to begin in it.
 func TestEarlyReply(t *testing.T) {
 	b := newBench()

@@ -170,8 +170,13 @@ func (t *turn) listen() {
 	clock, u := t.c.Clock, t.say.Utterance
 	t.speech = t.c.Line.Say(t.id, u)
 	t.put(t.began+u.Start, event{kind: evSpeechStart})
-	t.put(t.began+u.End, event{kind: evSpeechEnd})
-	t.put(t.began+u.Sound.Duration()+t.patience(), event{kind: evGiveUp})
+	whole := t.began + u.Sound.Duration() + t.patience()
+	if t.say.Live {
+		t.put(whole, event{kind: evSpeechEnd}) // it has been heard before, if ever
+	} else {
+		t.put(t.began+u.End, event{kind: evSpeechEnd})
+	}
+	t.put(whole, event{kind: evGiveUp})
 	t.g.Go("line", func() error {
 		at, err := t.speech.Await(t.ctx, u.End)
 		return t.post(event{kind: evHeard, at: at, err: err})
@@ -230,12 +235,14 @@ func (t *turn) handle(e event) {
 	case evSpeechStart:
 		t.speechStart = t.mark(e.at, trace.SpeechStart)
 	case evSpeechEnd:
-		t.speechEnd = t.mark(e.at, trace.SpeechEnd)
+		if t.speechEnd == trace.None {
+			t.speechEnd = t.mark(min(t.began+t.say.Utterance.End, e.at), trace.SpeechEnd)
+		}
 	case evHeard:
 		if t.speechEnd == trace.None { // on a line without any delay, or if nobody knew the end
 			// What is found in live sound is placed by the fastest packet so far, and a
 			// later one may have been faster: but nothing is heard before it is said.
-			t.handle(event{kind: evSpeechEnd, at: min(t.began+t.say.Utterance.End, e.at)})
+			t.handle(event{kind: evSpeechEnd, at: e.at})
 			t.put(e.at+2*t.patience(), event{kind: evGiveUp})
 		}
 		t.heard = t.mark(e.at, trace.SpeechHeard, t.speechEnd)

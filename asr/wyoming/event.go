@@ -3,9 +3,10 @@ package wyoming
 import (
 	"bufio"
 	"encoding/json"
-	"firstsound/clocks/failure"
 	"fmt"
 	"io"
+
+	"firstsound/clocks/failure"
 )
 
 // An Event is a message of Wyoming: a line of JSON, and after it more data and a

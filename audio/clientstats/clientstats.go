@@ -12,10 +12,11 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
-	"firstsound/clocks/failure"
 	"fmt"
 	"io"
 	"time"
+
+	"firstsound/clocks/failure"
 )
 
 const (
@@ -28,6 +29,8 @@ type Line struct {
 	RequestID string `json:"request_id"`
 	Session   int    `json:"session"` // the number of the call
 	Stats     Stats  `json:"stats"`
+
+	Left []Left `json:"-"` // what Read has left out of Stats
 }
 
 // Stats are a client's own words. Its times are milliseconds on a clock of its own,
@@ -86,7 +89,8 @@ type Pair struct {
 }
 
 // Read reads the lines of clients.jsonl. A last line that is cut off is left out with
-// a warning; any other line that is wrong is an error with its number.
+// a warning; any other line that is wrong is an error with its number. A number that
+// cannot be is left out of its line, whose Left says so.
 func Read(r io.Reader) (lines []Line, warnings []string, err error) {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; ; n++ {
@@ -100,7 +104,7 @@ func Read(r io.Reader) (lines []Line, warnings []string, err error) {
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
 		}
-		l, err := parse(text)
+		l, err := parse(n, text)
 		switch {
 		case err == nil:
 			lines = append(lines, l)
@@ -130,7 +134,7 @@ func readLine(in *bufio.Reader) (text []byte, whole bool, err error) {
 	}
 }
 
-func parse(text []byte) (Line, error) {
+func parse(n int, text []byte) (Line, error) {
 	var l Line
 	if err := json.Unmarshal(text, &l); err != nil {
 		return l, failure.JSON("it", text, err)
@@ -149,11 +153,12 @@ func parse(text []byte) (Line, error) {
 	for _, k := range []struct {
 		name string
 		v    *float64
-	}{{"from_ms", l.Stats.From}, {"sound_ms", l.Stats.Sound}, {"agent_offset_ms", l.Stats.AgentOffset}, {"agent_error_ms", l.Stats.AgentError}} {
+	}{{"from_ms", l.Stats.From}, {"sound_ms", l.Stats.Sound}, {"agent_offset_ms", l.Stats.AgentOffset}} {
 		if !sane(k.v) {
 			return l, fmt.Errorf("%s: %v is no time of a clock", k.name, *k.v)
 		}
 	}
+	l.bound(n)
 	return l, nil
 }
 
@@ -181,7 +186,8 @@ type Window struct {
 	Squeezed  *time.Duration `json:"squeezed_ns,omitempty"`  // taken out to lower it
 	Energy    *float64       `json:"energy,omitempty"`       // W3C's totalAudioEnergy: above zero where something was heard
 
-	Why []string `json:"why,omitempty"` // what is absent, and why
+	Why  []string `json:"why,omitempty"` // what is absent, and why
+	Left []Left   `json:"-"`             // what is absent because it cannot be
 }
 
 // maxDelay is the longest delay that a jitter buffer can be told to have: the
@@ -195,6 +201,10 @@ func Between(a, b Sample) Window {
 	var w Window
 	if !first {
 		w.Length = millis(b.At - a.At)
+	}
+	if w.Length < 0 {
+		w.leave("at_ms", "it goes back from %v to %v", a.At, b.At)
+		return w
 	}
 	if b.Pair != nil && b.Pair.RoundTrip != nil {
 		w.RoundTrip = seconds(*b.Pair.RoundTrip)
@@ -216,6 +226,13 @@ func Between(a, b Sample) Window {
 }
 
 func (w *Window) why(format string, args ...any) { w.Why = append(w.Why, fmt.Sprintf(format, args...)) }
+
+// leave says that what key comes to cannot be, and is left out.
+func (w *Window) leave(key, format string, args ...any) {
+	l := Left{key, 1, fmt.Sprintf(format, args...)}
+	w.Left = append(w.Left, l)
+	w.why("%v", l)
+}
 
 func (w *Window) playout(x, y *Playout, first bool) {
 	switch {
@@ -243,26 +260,52 @@ func (w *Window) inbound(x, y *Inbound, first bool) {
 	w.Buffer = w.mean("jitterBufferDelay", x.Delay, y.Delay, x.Emitted, y.Emitted)
 	w.Target = w.mean("jitterBufferTargetDelay", x.TargetDelay, y.TargetDelay, x.Emitted, y.Emitted)
 	w.Packets, w.Lost = count(x.PacketsReceived, y.PacketsReceived), count(x.PacketsLost, y.PacketsLost)
-	w.Energy = less(x.TotalAudioEnergy, y.TotalAudioEnergy)
+	if w.Lost != nil && w.Packets != nil && *w.Lost < -*w.Packets { // each packet that came counts one at most
+		w.leave("packetsLost", "it falls by %d while %d packets come", -*w.Lost, *w.Packets)
+		w.Lost = nil
+	}
+	if fell(x.TotalAudioEnergy, y.TotalAudioEnergy) {
+		w.leave("totalAudioEnergy", "it falls from %v to %v", *x.TotalAudioEnergy, *y.TotalAudioEnergy)
+	} else {
+		w.Energy = less(x.TotalAudioEnergy, y.TotalAudioEnergy)
+	}
 	samples, length := less(x.Samples, y.Samples), less(x.Duration, y.Duration)
 	if samples == nil || length == nil || *samples <= 0 || *length <= 0 {
 		w.why("how long a sample is, is not known: totalSamplesReceived and totalSamplesDuration are not there or stand")
 		return
 	}
-	sound := func(n *float64) *time.Duration {
+	window := w.Length
+	if first {
+		window = *seconds(*length)
+	}
+	sound := func(key string, a, b *float64) *time.Duration {
+		n := less(a, b)
 		if n == nil {
 			return nil
 		}
-		return seconds(*n * *length / *samples)
+		s := *n * *length / *samples
+		if s < 0 || s > (window+windowSlack).Seconds() {
+			w.leave(key, "%.4g s of sound in %.4g s", s, window.Seconds())
+			return nil
+		}
+		return seconds(s)
 	}
-	w.Silent = sound(less(x.SilentConcealed, y.SilentConcealed))
-	if all := sound(less(x.Concealed, y.Concealed)); all != nil && w.Silent != nil {
+	all := sound("concealedSamples", x.Concealed, y.Concealed)
+	w.Silent = sound("silentConcealedSamples", x.SilentConcealed, y.SilentConcealed)
+	switch {
+	case all == nil:
+		w.why("how much was made up is not known: concealedSamples is not there or left out")
+	case w.Silent == nil:
+		w.why("how much was made up to be heard is not known: silentConcealedSamples is not there or left out")
+	case *w.Silent > *all:
+		w.leave("silentConcealedSamples", "%.4g s of silence in %.4g s made up", w.Silent.Seconds(), all.Seconds())
+		w.Silent = nil
+	default:
 		d := *all - *w.Silent
 		w.Concealed = &d
-	} else {
-		w.Concealed = all
 	}
-	w.Stretched, w.Squeezed = sound(less(x.Inserted, y.Inserted)), sound(less(x.Removed, y.Removed))
+	w.Stretched = sound("insertedSamplesForDeceleration", x.Inserted, y.Inserted)
+	w.Squeezed = sound("removedSamplesForAcceleration", x.Removed, y.Removed)
 }
 
 // mean returns the average of a sum of seconds times samples, over the samples of a
@@ -271,7 +314,7 @@ func (w *Window) mean(name string, sum0, sum1, n0, n1 *float64) *time.Duration {
 	sum, n := less(sum0, sum1), less(n0, n1)
 	switch {
 	case sum == nil || n == nil:
-		w.why("%s is not counted", name)
+		w.why("%s is not counted, or left out", name)
 		return nil
 	case *n <= 0:
 		w.why("%s: no sample came out meanwhile", name)
@@ -279,7 +322,7 @@ func (w *Window) mean(name string, sum0, sum1, n0, n1 *float64) *time.Duration {
 	}
 	d := *sum / *n
 	if d < 0 || d > maxDelay.Seconds() {
-		w.why("%s: %.4g seconds on average cannot be: getStats counts seconds times samples; is this in milliseconds?", name, d)
+		w.leave(name, "%.4g seconds on average cannot be: getStats counts seconds times samples; is this in milliseconds?", d)
 		return nil
 	}
 	return seconds(d)
@@ -304,13 +347,8 @@ func count(a, b *float64) *int64 {
 	return &n
 }
 
-// maxSeconds is more than any call lasts. Beyond it a number is nonsense.
-const maxSeconds = 1e9
-
+// seconds returns s, at most maxSeconds, as a time.
 func seconds(s float64) *time.Duration {
-	if s > maxSeconds || s < -maxSeconds {
-		return nil
-	}
 	d := time.Duration(s * float64(time.Second))
 	return &d
 }

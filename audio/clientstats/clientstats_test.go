@@ -45,6 +45,83 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// What cannot be is left out, and told of with its line.
+func TestLeftOut(t *testing.T) {
+	line := func(stats string) string {
+		return `{"request_id":"a","session":1,"stats":{` + stats + `}}` + "\n"
+	}
+	inbound := func(counter string) string { return line(`"samples":[{"at_ms":1,"inbound":{` + counter + `}}]`) }
+	pair := func(trip string) string {
+		return line(`"samples":[{"at_ms":1,"pair":{"currentRoundTripTime":` + trip + `}}]`)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"a round trip at the bounds", pair("0") + pair("60"), ""},
+		{"a round trip below zero", pair("0.03") + pair("-5"), "currentRoundTripTime: line 2: -5 is not from 0 to 60"},
+		{"a round trip of years", pair("9e8"), "currentRoundTripTime: line 1: 9e+08 is not from 0 to 60"},
+		{"counts at the bounds", inbound(`"concealedSamples":0,"packetsReceived":1e12,"packetsLost":-3`), ""},
+		{"a count below zero", inbound(`"insertedSamplesForDeceleration":-1`), "insertedSamplesForDeceleration: line 1: -1 is not from 0 to 1e+12"},
+		{"packets without end", inbound(`"packetsLost":1e300`), "packetsLost: line 1: 1e+300 is not from -1e+12 to 1e+12"},
+		{"a device", line(`"samples":[{"playout":{"totalPlayoutDelay":-2,"totalSamplesCount":2e12}}]`),
+			"totalPlayoutDelay: line 1: -2 is not from 0 to 1e+12, totalSamplesCount: line 1: 2e+12 is not from 0 to 1e+12"},
+		{"several", pair("-1") + pair("-2"), "currentRoundTripTime: 2 values, the first: line 1: -1 is not from 0 to 60"},
+		{"an error at the bounds", line(`"agent_error_ms":0`) + line(`"agent_error_ms":60000`), ""},
+		{"an error below zero", line(`"agent_error_ms":-0.5`), "agent_error_ms: line 1: -0.5 is not from 0 to 60000"},
+		{"an error of years", line(`"agent_error_ms":5e11`), "agent_error_ms: line 1: 5e+11 is not from 0 to 60000"},
+	} {
+		lines, _, err := Read(strings.NewReader(c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		var left []Left
+		for _, l := range lines {
+			left = AddLeft(left, l.Left...)
+		}
+		var words []string
+		for _, l := range left {
+			words = append(words, l.String())
+		}
+		if got := strings.Join(words, ", "); got != c.want {
+			t.Errorf("%s: left out %q, want %q", c.name, got, c.want)
+		}
+	}
+	lines, _, _ := Read(strings.NewReader(pair("-5") + line(`"agent_error_ms":-1`) + inbound(`"packetsLost":1e300`)))
+	if lines[0].Stats.Samples[0].Pair.RoundTrip != nil || lines[1].Stats.AgentError != nil || lines[2].Stats.Samples[0].Inbound.PacketsLost != nil {
+		t.Error("it is still there")
+	}
+}
+
+// A window holds no more sound than fits in it, give or take a second.
+func TestWindowBounds(t *testing.T) {
+	const second = 48000
+	a := counted(10*time.Second, 20*ms)
+	a.Inbound.Concealed, a.Inbound.SilentConcealed, a.Inbound.Inserted, a.Inbound.Removed = f(100), f(50), f(10), f(10)
+	for _, c := range []struct {
+		name   string
+		change func(in *Inbound)
+		absent func(w Window) bool
+		why    string // empty if it can be
+	}{
+		{"as much as fits", func(in *Inbound) { in.Inserted = f(10 + 10.9*second) }, func(w Window) bool { return w.Stretched == nil }, ""},
+		{"stretched for too long", func(in *Inbound) { in.Inserted = f(10 + 11.1*second) }, func(w Window) bool { return w.Stretched == nil }, "insertedSamplesForDeceleration: 11.1 s of sound in 10 s"},
+		{"stretched less", func(in *Inbound) { in.Inserted = f(0) }, func(w Window) bool { return w.Stretched == nil }, "insertedSamplesForDeceleration: -0.0002083 s of sound in 10 s"},
+		{"squeezed for too long", func(in *Inbound) { in.Removed = f(1e9) }, func(w Window) bool { return w.Squeezed == nil }, "removedSamplesForAcceleration: 2.083e+04 s of sound in 10 s"},
+		{"squeezed less", func(in *Inbound) { in.Removed = f(9) }, func(w Window) bool { return w.Squeezed == nil }, "removedSamplesForAcceleration: -2.083e-05 s"},
+		{"made up for too long", func(in *Inbound) { in.Concealed = f(1e9) }, func(w Window) bool { return w.Concealed == nil }, "concealedSamples: 2.083e+04 s of sound in 10 s"},
+		{"more silence than was made up", func(in *Inbound) { in.SilentConcealed = f(100 + second) }, func(w Window) bool { return w.Concealed == nil && w.Silent == nil }, "silentConcealedSamples: 1.001 s of silence in 0 s made up"},
+		{"less silence", func(in *Inbound) { in.SilentConcealed = f(0) }, func(w Window) bool { return w.Concealed == nil && w.Silent == nil }, "silentConcealedSamples: -0.001042 s"},
+		{"more packets twice than came", func(in *Inbound) { in.PacketsLost = f(-501) }, func(w Window) bool { return w.Lost == nil }, "packetsLost: it falls by 501 while 500 packets come"},
+		{"all packets twice", func(in *Inbound) { in.PacketsLost = f(-500) }, func(w Window) bool { return w.Lost == nil }, ""},
+	} {
+		b := counted(20*time.Second, 20*ms)
+		b.Inbound.Concealed, b.Inbound.SilentConcealed, b.Inbound.Inserted, b.Inbound.Removed = f(100), f(50), f(10), f(10)
+		c.change(b.Inbound)
+		w := Between(a, b)
+		if c.absent(w) != (c.why != "") || (len(w.Left) == 1) != (c.why != "") || !strings.Contains(strings.Join(w.Why, "; "), c.why) || w.Buffer == nil {
+			t.Errorf("%s: %+v", c.name, w)
+		}
+	}
+}
+
 // counted makes a sample of a stream at 48 kHz that has held everything for so long.
 func counted(at time.Duration, buffer time.Duration) Sample {
 	n := at.Seconds() * 48000
@@ -106,7 +183,8 @@ func TestAbsent(t *testing.T) {
 		b    Sample
 		why  string
 	}{
-		{"counters began anew", counted(2*time.Second, 20*ms), "began anew"},
+		{"counters began anew", Sample{At: b.At, Inbound: counted(2*time.Second, 20*ms).Inbound}, "began anew"},
+		{"time goes back", counted(2*time.Second, 20*ms), "at_ms: it goes back from 10000 to 2000"},
 		{"another stream", with(func(in *Inbound) { in.SSRC = f(2) }), "SSRC has changed"},
 		{"nothing came out", with(func(in *Inbound) { in.Emitted, in.Delay = a.Inbound.Emitted, a.Inbound.Delay }), "jitterBufferDelay: no sample came out"},
 		{"milliseconds", with(func(in *Inbound) { in.Delay = f(*in.Delay * 1000) }), "is this in milliseconds?"},
@@ -191,7 +269,7 @@ func TestLosses(t *testing.T) {
 			}
 			return d.String()
 		}
-		return fmt.Sprintf("%s at %v for %v: %d lost, %v made up, %s %s back %s every %v, watched %v %s", l.RequestID, l.At, l.Length, l.Lost, l.Concealed, at(l.Before), at(l.Peak), at(l.Back), l.Step, l.Watched, l.BackWhy)
+		return fmt.Sprintf("%s at %v for %v: %d lost, %s made up, %s %s back %s every %v, watched %v %s", l.RequestID, l.At, l.Length, l.Lost, at(l.Concealed), at(l.Before), at(l.Peak), at(l.Back), l.Step, l.Watched, l.BackWhy)
 	}
 	for _, c := range []struct {
 		name    string
@@ -218,7 +296,7 @@ func TestLosses(t *testing.T) {
 			lose(s, at, n)
 		}
 		// The samples of a call come in several lines.
-		got := Losses([]Line{{RequestID: "a", Session: 1, Stats: Stats{Samples: s[:1]}}, {RequestID: "a", Session: 1, Stats: Stats{Samples: s[1:]}}})
+		got, _ := Losses([]Line{{RequestID: "a", Session: 1, Stats: Stats{Samples: s[:1]}}, {RequestID: "a", Session: 1, Stats: Stats{Samples: s[1:]}}})
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %d losses", c.name, len(got))
 			continue
@@ -228,6 +306,17 @@ func TestLosses(t *testing.T) {
 				t.Errorf("%s:\n got %s\nwant %s", c.name, show(l), c.want[i])
 			}
 		}
+	}
+}
+
+// What was made up after a loss is not told in part.
+func TestLossesLeftOut(t *testing.T) {
+	s := call(20, 20, 60, 60, 20)
+	lose(s, 3, 1)
+	s[4].Inbound.Concealed, s[5].Inbound.Concealed = f(1e9), f(1e9)
+	got, left := Losses([]Line{{Session: 1, Stats: Stats{Samples: s}}})
+	if len(got) != 1 || got[0].Concealed != nil || !strings.Contains(strings.Join(got[0].Why, "; "), "concealedSamples") || len(left) != 1 || left[0].Key != "concealedSamples" || left[0].N != 1 {
+		t.Errorf("%+v, left out %v", got, left)
 	}
 }
 
@@ -254,6 +343,15 @@ func FuzzRead(f *testing.F) {
 		for _, turn := range Turns(lines) {
 			if d := turn.First.Buffer; d != nil && (*d < 0 || *d > maxDelay) {
 				t.Errorf("a buffer of %v", *d)
+			}
+			w := turn.Whole
+			for _, d := range []*time.Duration{w.Concealed, w.Silent, w.Stretched, w.Squeezed, w.RoundTrip} {
+				if d != nil && *d < 0 {
+					t.Errorf("%v of sound", *d)
+				}
+			}
+			if w.Lost != nil && w.Packets != nil && *w.Lost < -*w.Packets {
+				t.Errorf("%d lost of %d", *w.Lost, *w.Packets)
 			}
 			turn.Heard()
 		}

@@ -1,6 +1,7 @@
 package clientstats
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -70,15 +71,7 @@ func (t *Turn) windows(samples []Sample) {
 // atOrBefore returns the index of the last sample at or before a time, and -1 if all
 // are later.
 func atOrBefore(samples []Sample, at float64) int {
-	i, found := slices.BinarySearchFunc(samples, at, func(s Sample, at float64) int {
-		switch {
-		case s.At < at:
-			return -1
-		case s.At > at:
-			return 1
-		}
-		return 0
-	})
+	i, found := slices.BinarySearchFunc(samples, at, func(s Sample, at float64) int { return cmp.Compare(s.At, at) })
 	if found {
 		return i
 	}
@@ -105,7 +98,9 @@ type Loss struct {
 	At        time.Duration `json:"at_ns"`      // on the client's clock: the sample before
 	Length    time.Duration `json:"length_ns"`  // until the sample after which no more was lost
 	Lost      int64         `json:"lost"`
-	Concealed time.Duration `json:"concealed_ns"` // to be heard
+
+	Concealed *time.Duration `json:"concealed_ns,omitempty"` // to be heard; nil, with the reason, if a part of it is not told
+	Why       []string       `json:"why,omitempty"`
 
 	Before *time.Duration `json:"buffer_before_ns,omitempty"` // the buffer, before
 	Peak   *time.Duration `json:"buffer_peak_ns,omitempty"`   // the highest that it came to
@@ -119,8 +114,9 @@ type Loss struct {
 	Step    time.Duration  `json:"step_ns"`
 }
 
-// Losses finds the losses in the samples of all calls, in their order.
-func Losses(lines []Line) []Loss {
+// Losses finds the losses in the samples of all calls, in their order, and what it has
+// left out between two samples.
+func Losses(lines []Line) (out []Loss, left []Left) {
 	type at struct {
 		Sample
 		id string
@@ -135,7 +131,6 @@ func Losses(lines []Line) []Loss {
 			calls[l.Session] = append(calls[l.Session], at{s, l.RequestID})
 		}
 	}
-	var out []Loss
 	for _, session := range order {
 		samples := calls[session]
 		var calm []time.Duration // buffers of late, without loss
@@ -150,9 +145,10 @@ func Losses(lines []Line) []Loss {
 		for i := 1; i < len(samples); i++ {
 			a, b := samples[i-1], samples[i]
 			w := Between(a.Sample, b.Sample)
+			left = AddLeft(left, w.Left...)
 			if w.Lost != nil && *w.Lost > 0 {
 				if open == nil {
-					open = &Loss{Session: session, RequestID: b.id, At: millis(a.At), Before: median(calm)}
+					open = &Loss{Session: session, RequestID: b.id, At: millis(a.At), Concealed: new(time.Duration), Before: median(calm)}
 				}
 				open.Lost += *w.Lost
 				end = b.At
@@ -166,8 +162,11 @@ func Losses(lines []Line) []Loss {
 				}
 				continue
 			}
-			if w.Concealed != nil {
-				open.Concealed += *w.Concealed
+			switch {
+			case w.Concealed == nil:
+				open.Concealed, open.Why = nil, w.Why
+			case open.Concealed != nil:
+				*open.Concealed += *w.Concealed
 			}
 			if w.Buffer == nil {
 				continue
@@ -187,7 +186,7 @@ func Losses(lines []Line) []Loss {
 			finish("the samples end before the buffer is back")
 		}
 	}
-	return out
+	return out, left
 }
 
 func millisOf(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

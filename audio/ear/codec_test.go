@@ -75,7 +75,7 @@ func TestRecordings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := UserSpeech(f.Sound)
+		b, err := audio.FindSpeech(f.Sound)
 		if err != nil {
 			t.Fatal(err)
 		}

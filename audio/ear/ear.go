@@ -13,6 +13,7 @@
 package ear
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,10 +43,9 @@ type Packet struct {
 
 // Options say how a stream is to be understood.
 type Options struct {
-	ClockRate  uint32          // of the timestamps, in Hz: 48000 for Opus whatever its sound has
-	CodecDelay time.Duration   // of encoder and decoder, beyond the packet; it is in the figures, and only named in Budget
-	Fixed      time.Duration   // the delay of the view with a fixed buffer
-	NetEq      playout.Options // of the view through NetEq; its Mode has to be Adaptive
+	ClockRate uint32          // of the timestamps, in Hz: 48000 for Opus whatever its sound has
+	Fixed     time.Duration   // the delay of the view with a fixed buffer
+	NetEq     playout.Options // of the view through NetEq; its Mode has to be Adaptive
 }
 
 // Defaults returns the options for a stream with timestamps at clockRate: a fixed
@@ -90,9 +90,9 @@ func New(packets []Packet, o Options) (*Stream, error) {
 	s := &Stream{o: o, packets: slices.Clone(packets)}
 	slices.SortStableFunc(s.packets, func(a, b Packet) int {
 		if a.Index != b.Index {
-			return compare(a.Index, b.Index)
+			return cmp.Compare(a.Index, b.Index)
 		}
-		return compare(a.Arrived, b.Arrived)
+		return cmp.Compare(a.Arrived, b.Arrived)
 	})
 	s.packets = slices.CompactFunc(s.packets, func(a, b Packet) bool { return a.Index == b.Index })
 	for i, p := range s.packets {
@@ -121,16 +121,6 @@ func New(packets []Packet, o Options) (*Stream, error) {
 	return s, nil
 }
 
-func compare[T int64 | time.Duration](a, b T) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
 // length returns how long packet i lasts.
 func (s *Stream) length(i int) time.Duration { return s.packets[i].Sound.Duration() }
 
@@ -144,7 +134,7 @@ func (s *Stream) play() {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compare(s.packets[a].Arrived, s.packets[b].Arrived) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.packets[a].Arrived, s.packets[b].Arrived) })
 	b := playout.New(s.o.NetEq)
 	first := s.packets[0].Index
 	last := time.Duration(0)

@@ -21,6 +21,9 @@ const (
 	Overlap Status = "overlap"
 
 	NoAnswer Status = "no answer"
+
+	// Unjudged is what who asks may say of a turn where New or Turns failed.
+	Unjudged Status = "not judged"
 )
 
 // A Stage says how far a call has come.
@@ -39,7 +42,7 @@ const (
 type Turn struct {
 	// Start and End are where the user's speech begins and ends. A packet sent at S
 	// carries the sound from S less its length on; where in the recording that is,
-	// UserSpeech says. A detector never does.
+	// the recording says. A detector never does.
 	Start, End time.Duration
 
 	// Until is when the turn is over: the next one begins, or nobody waits longer.
@@ -51,17 +54,6 @@ type Turn struct {
 
 	// Known is the answer that the agent was to give, if that is known.
 	Known *audio.Frame
-}
-
-// UserSpeech returns where the speech in a recording begins and ends, with warnings
-// if that is doubtful. It is audio.FindSpeech: the end of the user's speech is only
-// ever found in what was spoken, never in what an encoder made of it.
-func UserSpeech(source audio.Frame) (audio.Bounds, error) {
-	b, err := audio.FindSpeech(source)
-	if err != nil {
-		return b, fmt.Errorf("ear: the end of the user's speech: %w", err)
-	}
-	return b, nil
 }
 
 // A Report is what was heard in a turn.
@@ -100,15 +92,6 @@ type Report struct {
 	Clipped    *time.Duration
 	ClippedWhy string
 	Speed      *float64
-}
-
-// Latency returns the time from the user's end to a moment on the wire, and false if
-// the turn has none: nothing was heard, or the agent did not wait.
-func (r Report) Latency(m *Moment, t Turn) (time.Duration, bool) {
-	if m == nil || r.Status != Answered {
-		return 0, false
-	}
-	return m.Wire - t.End, true
 }
 
 // Turns reports on turns, which have to be in order.
@@ -328,21 +311,4 @@ func OnsetError(name string) (early, late time.Duration) {
 		return -2 * time.Millisecond, 11 * time.Millisecond
 	}
 	return -time.Millisecond, 4 * time.Millisecond
-}
-
-// Budget says in words how exact the figures are. late is the P99 of how much the
-// packets of the user were sent too late; nil if that is not known.
-func Budget(codec string, o Options, packet time.Duration, late *time.Duration) string {
-	var b strings.Builder
-	from, to := OnsetError(codec)
-	fmt.Fprintf(&b, "onset: %d to +%d ms with %s, its delay included, and noise below -55 dBFS; a beginning softer than the noise is found where it stands out of it, up to 120 ms late\n", from.Milliseconds(), to.Milliseconds(), codec)
-	fmt.Fprintf(&b, "packetization: %v, part of every figure\n", packet)
-	fmt.Fprintf(&b, "codec: %v, part of every figure\n", o.CodecDelay)
-	if late != nil {
-		fmt.Fprintf(&b, "sending of the user's speech: P99 %v late\n", *late)
-	} else {
-		fmt.Fprintf(&b, "sending of the user's speech: lateness not known\n")
-	}
-	fmt.Fprintf(&b, "wire: measured; fixed buffer of %v and NetEq: models of the same packets, without a device", o.Fixed)
-	return b.String()
 }

@@ -261,12 +261,12 @@ func TestParse(t *testing.T) {
 }
 
 func TestReadTrace(t *testing.T) {
-	got, err := ReadTrace(strings.NewReader("# delays\n12.5ms\n\n 1s \n0\n"))
+	got, err := readTrace(strings.NewReader("# delays\n12.5ms\n\n 1s \n0\n"))
 	if err != nil || !reflect.DeepEqual(got, []time.Duration{12500 * time.Microsecond, time.Second, 0}) {
 		t.Errorf("%v %v", got, err)
 	}
 	for text, want := range map[string]string{"1ms\nx\n": "line 2", "": "no delays", strings.Repeat("x", 1<<17): "token too long"} {
-		if _, err := ReadTrace(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := readTrace(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
@@ -276,7 +276,7 @@ func FuzzParseModel(f *testing.F) {
 	f.Add("delay=40ms,jitter=normal(10ms,5ms),loss=2%,burst=3,rate=100kbit,reorder")
 	f.Add("loss=ge(1%,30%,90%,0%),drop=0-4+17,cut=40ms-50ms+1s-2s,rate=1mbit,bucket=9,queue=1s,stun,dtls,trace=a")
 	f.Fuzz(func(t *testing.T, text string) {
-		m, err := parseModel(text, func(name string) ([]time.Duration, error) { return ReadTrace(strings.NewReader(name)) })
+		m, err := parseModel(text, func(name string) ([]time.Duration, error) { return readTrace(strings.NewReader(name)) })
 		if err != nil {
 			return
 		}

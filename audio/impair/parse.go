@@ -28,8 +28,8 @@ type Dist struct {
 	text   string
 }
 
-// ParseDist reads a distribution as Dist shows it.
-func ParseDist(text string) (Dist, error) {
+// parseDist reads a distribution as Dist shows it.
+func parseDist(text string) (Dist, error) {
 	text = strings.TrimSpace(text)
 	inner, ok := strings.CutPrefix(text, "pareto(")
 	if !ok {
@@ -70,7 +70,7 @@ func ParseDist(text string) (Dist, error) {
 
 func (d Dist) zero() bool { return !d.pareto && d.dist.Zero() }
 
-// String returns d as ParseDist reads it.
+// String returns d as parseDist reads it.
 func (d Dist) String() string {
 	if d.text == "" {
 		return "0"
@@ -98,9 +98,9 @@ const (
 	maxTraceBytes = 32 << 20
 )
 
-// ReadTrace reads delays, one a line, such as 12.5ms. Empty lines, and those that
+// readTrace reads delays, one a line, such as 12.5ms. Empty lines, and those that
 // begin with #, are passed over. Errors name the line.
-func ReadTrace(r io.Reader) ([]time.Duration, error) {
+func readTrace(r io.Reader) ([]time.Duration, error) {
 	var out []time.Duration
 	in := bufio.NewScanner(io.LimitReader(r, maxTraceBytes+1))
 	size := 0
@@ -150,7 +150,7 @@ func ParseModel(text string) (Model, error) {
 			return nil, err
 		}
 		defer f.Close()
-		return ReadTrace(f)
+		return readTrace(f)
 	})
 }
 
@@ -179,7 +179,7 @@ func parseModel(text string, trace func(string) ([]time.Duration, error)) (Model
 		case "delay":
 			m.Delay, err = parseDuration(value)
 		case "jitter":
-			m.Jitter, err = ParseDist(value)
+			m.Jitter, err = parseDist(value)
 		case "trace":
 			m.Trace, err = trace(value)
 		case "reorder":

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"firstsound/clocks/failure"
 	"fmt"
 	"mime"
 	"mime/multipart"
@@ -13,6 +12,8 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+
+	"firstsound/clocks/failure"
 )
 
 // A Client is how the other side is reached. The zero value will do.

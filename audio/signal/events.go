@@ -2,9 +2,10 @@ package signal
 
 import (
 	"encoding/json"
-	"firstsound/clocks/failure"
 	"fmt"
 	"strings"
+
+	"firstsound/clocks/failure"
 )
 
 // DataChannel is the label of the data channel of Realtime calls, which the client

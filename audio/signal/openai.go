@@ -3,13 +3,14 @@ package signal
 import (
 	"bytes"
 	"encoding/json"
-	"firstsound/clocks/failure"
 	"io"
 	"mime"
 	"mime/multipart"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"firstsound/clocks/failure"
 )
 
 // NewRealtime returns a handler as OpenAI's Realtime API has it: POST

@@ -3,9 +3,10 @@ package signal
 import (
 	"encoding/json"
 	"errors"
-	"firstsound/clocks/failure"
 	"net/http"
 	"strings"
+
+	"firstsound/clocks/failure"
 )
 
 // The messages of SmallWebRTC (Pipecat, August 2026).

@@ -20,7 +20,7 @@ import (
 // benchSpeech is what bench asr, bench tts and bench s2s have in common.
 type benchSpeech struct {
 	streams
-	stage    string // asr, tts
+	stage    string // asr, tts, s2s
 	provider string
 	set      []string
 	levels   []int

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pion/webrtc/v4"
 	"github.com/spf13/cobra"
 
 	"firstsound/audio"
@@ -18,6 +19,7 @@ import (
 	"firstsound/audio/signal"
 	"firstsound/audio/wavfile"
 	"firstsound/clocks"
+	"firstsound/clocks/failure"
 	"firstsound/pipeline/scenario"
 )
 
@@ -276,6 +278,7 @@ type caller struct {
 	recordings     []*audio.Utterance
 	sounds         sync.Map // of them, by soundKey, at the rate of a line
 	log            *callLog
+	servers        []webrtc.ICEServer
 	interruptAfter *time.Duration
 	endpoint       *rtc.Endpoint // nil with a WebSocket
 	web            *webClient
@@ -304,11 +307,24 @@ func (c *caller) prepare(ctx context.Context) (err error) {
 		return usagef("--codec %s: there is %s", c.codec, codecNames())
 	}
 	o.Codecs = []string{wish.Name}
-	if o.ICEServers, err = iceServers(c.ice, c.env); err != nil {
+	if c.servers, err = iceServers(c.ice, c.env); err != nil {
 		return err
 	}
+	o.ICEServers = c.servers
 	c.endpoint, err = rtc.New(o)
 	return err
+}
+
+// public is an error's text without what may be secret: some agents repeat what they
+// were told.
+func (c *caller) public(err error) string {
+	text := failure.Without(err.Error(), c.web.token)
+	for _, server := range c.servers {
+		if password, ok := server.Credential.(string); ok {
+			text = failure.Without(text, password)
+		}
+	}
+	return text
 }
 
 type soundKey struct {

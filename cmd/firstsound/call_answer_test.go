@@ -170,7 +170,7 @@ func TestCallFaultyAnswers(t *testing.T) {
 		{"stereo as mono", ear.Answered, ear.SoundCame, 0, 0.5, "wrong rate: heard at 0.5 times its speed"},
 		{"mono as stereo", ear.Answered, ear.SoundCame, 0, 2, "wrong rate: heard at 2 times its speed"},
 		{"talk-over", ear.Overlap, ear.SoundCame, 0, 0, "talk-over"},
-		{"silence", ear.NoAnswer, ear.Packets, 0, 0, "no turn was answered: packets came, with silence in them"},
+		{"silence", ear.NoAnswer, ear.Packets, 0, 0, "no turn was answered: packets came, with silence or steady noise in them"},
 		{"no packets", ear.NoAnswer, ear.Track, 0, 0, "no turn was answered: the agent has a sound track, but no packet of it came"},
 		{"no track", ear.NoAnswer, ear.Connected, 0, 0, "no turn was answered: the calls were connected, and no sound track came"},
 	} {

@@ -73,7 +73,7 @@ func (l *callLog) keep(number, n int, t *talk, a *turnAsked, failed error) {
 		t.mu.Unlock()
 	}
 	if failed != nil {
-		w.Error = failed.Error()
+		w.Error = firstPart(t.c.public(failed))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"firstsound/audio"
@@ -40,13 +38,9 @@ func newWebClient(c *callCmd) (*webClient, error) {
 		}
 	}
 	if c.caFile != "" {
-		pem, err := os.ReadFile(c.caFile)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		w.tls.RootCAs = x509.NewCertPool()
-		if !w.tls.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--ca-file %s: there is no certificate in it", c.caFile)
+		var err error
+		if w.tls.RootCAs, err = trusted(c.caFile); err != nil {
+			return nil, usagef("--ca-file: %w", err)
 		}
 	}
 	// What is asked may be told to go elsewhere, but the token goes there only if

@@ -29,7 +29,7 @@ type callReport struct {
 	Calls    int       `json:"calls"`
 	Turns    []turnEar `json:"turns"`
 
-	Answered, NoAnswer, Overlap int `json:"-"`
+	Answered, NoAnswer, Overlap, Unjudged int `json:"-"`
 
 	FirstSound  quantile.Distribution  `json:"first_sound_ns"` // on the wire
 	FirstSpeech quantile.Distribution  `json:"first_speech_ns"`
@@ -47,6 +47,7 @@ type callReport struct {
 	NetEqTrend  *callTrend             `json:"first_sound_neteq_trend,omitempty"`
 	Cut         int                    `json:"clipped_turns,omitempty"` // whose answer lacks its beginning
 	Wrong       int                    `json:"wrong_rate_turns,omitempty"`
+	Other       int                    `json:"other_answer_turns,omitempty"` // whose answer is not the known one, as far as can be told
 	calls       []*callResult
 	connected   *quantile.Series
 	codec       codec.Codec
@@ -120,7 +121,7 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 			continue
 		}
 		if call.err != nil {
-			r.Errors = append(r.Errors, fmt.Sprintf("call %d: %s", call.number, firstPart(call.err.Error())))
+			r.Errors = append(r.Errors, fmt.Sprintf("call %d: %s", call.number, firstPart(c.public(call.err))))
 		}
 		if call.codec.Name != "" {
 			r.Codec, r.codec = call.codec.Name, call.codec
@@ -142,6 +143,8 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 				r.Answered++
 			case ear.Overlap:
 				r.Overlap++
+			case ear.Unjudged:
+				r.Unjudged++
 			default:
 				r.NoAnswer++
 			}
@@ -150,6 +153,9 @@ func newCallReport(c *caller, results []*callResult) *callReport {
 			}
 			if t.NetEq != nil {
 				buffered = append(buffered, turnFigure{t.Call, t.Turn, *t.NetEq})
+			}
+			if call.known && t.Status == ear.Answered && t.KnownWhy != "" {
+				r.Other++
 			}
 			if t.Clipped != nil && *t.Clipped > 0 {
 				r.Cut++
@@ -226,7 +232,7 @@ func (c *callResult) turn(i int, h ear.Report) turnEar {
 	return t
 }
 
-// reportFile is what --out writes.
+// What --out writes.
 const (
 	reportFile      = "calls.json"
 	turnsAsTheyCome = "calls.jsonl"
@@ -286,6 +292,9 @@ func (r *callReport) text(w io.Writer) {
 		fmt.Fprintf(w, "  %s", r.Codec)
 	}
 	fmt.Fprintf(w, "\ncalls %d  turns %d  answered %d  no answer %d  talk-over %d\n", r.Calls, len(r.Turns), r.Answered, r.NoAnswer, r.Overlap)
+	if r.Unjudged > 0 {
+		fmt.Fprintf(w, "not judged %d, since what came makes no sense\n", r.Unjudged)
+	}
 	if d := r.connected.Distribution(); d.N > 0 {
 		fmt.Fprintf(w, "connected after %s ms on average, %s at most\n", ms(d.Mean), ms(d.Max))
 	}
@@ -399,10 +408,10 @@ func (t *turnEar) remarks() (list []string) {
 // verdict is the error that the command ends with.
 func (r *callReport) verdict(strict bool) error {
 	switch {
-	case r.Answered+r.Overlap == 0:
+	case r.Answered+r.Overlap+r.Unjudged == 0:
 		reached := map[ear.Stage]string{
 			ear.Nothing: "no connection came about", ear.Connected: "the calls were connected, and no sound track came",
-			ear.Track: "the agent has a sound track, but no packet of it came after the end of speech", ear.Packets: "packets came, with silence in them",
+			ear.Track: "the agent has a sound track, but no packet of it came after the end of speech", ear.Packets: "packets came, with silence or steady noise in them",
 		}[r.Stage]
 		return fmt.Errorf("no turn was answered: %s", reached)
 	case len(r.Errors) > 0:
@@ -411,6 +420,8 @@ func (r *callReport) verdict(strict bool) error {
 		return fmt.Errorf("strict: %d of %d turns had no answer", r.NoAnswer, len(r.Turns))
 	case strict && r.Cut+r.Wrong > 0:
 		return fmt.Errorf("strict: the beginning of the answer is missing in %d turns, and its rate is wrong in %d", r.Cut, r.Wrong)
+	case strict && r.Other > 0:
+		return fmt.Errorf("strict: %d of %d answers are not the one that --answer names", r.Other, r.Answered)
 	case strict && r.Late.P99.Value != nil && time.Duration(*r.Late.P99.Value) > maxLate:
 		return errors.New("strict: our packets left too late")
 	}

@@ -68,6 +68,7 @@ type talk struct {
 
 	mu      sync.Mutex
 	packets []ear.Packet
+	heard   time.Duration   // of sound in them
 	loud    []time.Duration // when packets with sound came
 	rows    map[string]*report.TurnRow
 	offset  *time.Duration // of the agent's clock to ours
@@ -91,12 +92,27 @@ type turnAsked struct {
 // What the report says comes from package ear; this decides only when to go on.
 const audibleGate = -50.0 // dBFS
 
+// What an agent may send: answers that come as fast as they are made, and packets of
+// 2 ms, but no flood.
+const (
+	maxAhead    = 5 * time.Minute
+	mostPackets = 10_000
+)
+
 // hear takes a packet of the agent.
 func (t *talk) hear(p ear.Packet) {
 	loud := audio.RMS(p.Sound) > audibleGate
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.track = true
+	t.heard += p.Sound.Duration()
+	since := p.Arrived - t.connected
+	if t.heard > since+maxAhead || len(t.packets) > mostPackets+int(since/(2*time.Millisecond)) {
+		if t.ended == nil {
+			t.ended = fmt.Errorf("the agent has sent %v of sound in %d packets within %v: more than anybody can hear", t.heard.Round(time.Second), len(t.packets), since.Round(time.Second))
+		}
+		return
+	}
 	t.packets = append(t.packets, p)
 	if loud {
 		t.loud = append(t.loud, p.Arrived)
@@ -253,16 +269,30 @@ func (t *talk) listen(ctx context.Context, a *turnAsked) error {
 }
 
 // judgeAll works out what was heard, when all calls are over: before, it would take the
-// processors from those that go on. An interrupt does not stop it, but a second one.
+// processors from those that go on. Calls that were interrupted are judged all the same.
 func judgeAll(ctx context.Context, clock clocks.Clock, results []*callResult, progress *counter) {
 	begin := func(context.Context) (func(*callResult) error, func()) {
 		return func(r *callResult) error { r.judge(); return nil }, func() {}
 	}
-	clocks.Share(context.WithoutCancel(ctx), clock, runtime.NumCPU(), 0, results, begin, func(error) error {
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	clocks.Share(ctx, clock, runtime.NumCPU(), 0, results, begin, func(error) error {
 		progress.one()
 		return nil
 	})
 	progress.done()
+	for _, r := range results {
+		if r != nil && r.talk != nil {
+			r.unjudged(errors.New("not judged: interrupted"))
+		}
+	}
+}
+
+// unjudged says that nobody knows what was heard.
+func (r *callResult) unjudged(why error) {
+	r.err = errors.Join(r.err, why)
+	r.heard = slices.Repeat([]ear.Report{{Status: ear.Unjudged, Stage: r.stage}}, len(r.asked))
 }
 
 // judge works out what was heard in a call that is over.
@@ -279,10 +309,9 @@ func (r *callResult) judge() {
 	}
 	r.rows, r.offset, r.roundTrip = t.rows, t.offset, t.least
 	o := ear.Defaults(t.line.codec().ClockRate)
-	o.CodecDelay = t.line.codec().Delay
 	s, err := ear.New(t.packets, o)
 	if err != nil {
-		r.err = errors.Join(r.err, err)
+		r.unjudged(err)
 		return
 	}
 	r.known = t.c.known != nil
@@ -292,7 +321,7 @@ func (r *callResult) judge() {
 		turns[i].Reached, turns[i].Known = r.stage, t.c.known
 	}
 	if r.heard, err = s.Turns(turns); err != nil {
-		r.err = errors.Join(r.err, err)
+		r.unjudged(err)
 	}
 	r.drift, r.driftWhy = s.Drift()
 	if t.c.record != "" {

@@ -28,7 +28,7 @@ func newClientReportCmd(s streams) *cobra.Command {
 		Short: "Say what a WebRTC client adds to the silence, turn by turn",
 		Long: `Client-report reads what "firstsound serve --out FOLDER" has kept of a client under
 test: the agent's marks, and what the client's getStats said of the same turns. It
-follows the first sound of each answer, joined by the request ID:
+follows the first sound of each answer, joined by call and request ID:
 
   network   half of the round trip
   buffer    the client's jitter buffer, around the first sound
@@ -44,7 +44,8 @@ and then says whether the buffer grows from turn to turn (Sen's slope, with its
 95 % interval, first turns left out), how first turns differ from later ones, and
 how long the buffer takes to come back after packets were lost.
 
-A figure that the client does not tell is "-"; --json says why.`,
+A figure that the client does not tell is "-"; --json says why. What it tells and
+cannot be is left out, and counted.`,
 		Example: `  firstsound serve --out results               then call it with the client under test
   firstsound client-report results
   firstsound client-report results --against results-of-the-old-version
@@ -80,7 +81,7 @@ A figure that the client does not tell is "-"; --json says why.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&against, "against", "", "compare with the client of this `FOLDER`, instead of the model")
-	f.BoolVar(&gate, "gate", false, "exit code 1 if something is found, if no turn has getStats, or the run is not complete")
+	f.BoolVar(&gate, "gate", false, "exit code 1 if something is found, or if that is not decided: too few turns, values that cannot be, a run that is not complete")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON, in nanoseconds")
 	return cmd
 }
@@ -96,14 +97,15 @@ type clientReport struct {
 	First     clientGroup        `json:"first_turns"`
 	Later     clientGroup        `json:"later_turns"`
 	Losses    []clientstats.Loss `json:"losses"`
-	Concealed time.Duration      `json:"concealed_ns"`
-	Stretched time.Duration      `json:"stretched_ns"`
-	Squeezed  time.Duration      `json:"squeezed_ns"`
+	Concealed *time.Duration     `json:"concealed_ns,omitempty"` // of the turns that tell it, as the next two
+	Stretched *time.Duration     `json:"stretched_ns,omitempty"`
+	Squeezed  *time.Duration     `json:"squeezed_ns,omitempty"`
+	Unsummed  int                `json:"turns_not_in_sums"`       // that tell not all of these three
 	JoinError *time.Duration     `json:"join_error_ns,omitempty"` // how far the clocks of client and agent may be apart, at most
 	Findings  []clientFinding    `json:"findings"`
+	Undecided []string           `json:"undecided,omitempty"` // why there may be more to find
+	LeftOut   []clientstats.Left `json:"left_out,omitempty"`  // what the client said and cannot be
 	Warnings  []string           `json:"warnings,omitempty"`
-	state     report.RunState
-	reason    string
 }
 
 // A clientTurn is one turn at the client.
@@ -123,6 +125,8 @@ type clientTurn struct {
 
 	Whole *clientstats.Window `json:"window,omitempty"` // from the end of the user's speech to the end of the turn
 	Why   []string            `json:"why,omitempty"`    // what is absent, and why
+
+	left []clientstats.Left // of its windows: what cannot be
 }
 
 // A clientGroup is what some turns come to.
@@ -152,9 +156,6 @@ func readClients(dir string) (*clientReport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file.Name(), err)
 	}
-	for i, w := range warnings {
-		warnings[i] = file.Name() + ": " + w
-	}
 	src, err := report.Open(dir)
 	if err != nil {
 		return nil, err
@@ -176,8 +177,18 @@ func readClients(dir string) (*clientReport, error) {
 		return nil, err
 	}
 	a.Close()
-	r.Warnings = slices.Concat(warnings, src.Warnings)
-	r.state, r.reason = src.Info.State, src.Info.Reason
+	for _, w := range warnings {
+		r.warn("%s: %s", file.Name(), w)
+		r.undecided("%s: %s", clientsFile, w)
+	}
+	r.Warnings = append(r.Warnings, src.Warnings...)
+	switch src.Info.State {
+	case report.StateComplete:
+	case "":
+		r.undecided("whether the run is complete is not known: there is no %s, or no state in it", report.RunFile)
+	default:
+		r.undecided("the run is %s: %s", src.Info.State, src.Info.Reason)
+	}
 	slices.SortStableFunc(rows, func(a, b *report.TurnRow) int {
 		if a.Session != b.Session {
 			return a.Session - b.Session
@@ -186,20 +197,59 @@ func readClients(dir string) (*clientReport, error) {
 	})
 	r.join(rows, lines)
 	r.clean(rows, first)
-	r.Losses = append(r.Losses, clientstats.Losses(lines)...)
+	losses, left := clientstats.Losses(lines)
+	r.Losses = append(r.Losses, losses...)
+	r.leftOut(lines, left)
 	return r, nil
+}
+
+// leftOut gathers what cannot be: what the lines say, what the turns come to, and what is
+// between two samples where no turn shows it.
+func (r *clientReport) leftOut(lines []clientstats.Line, between []clientstats.Left) {
+	for _, l := range lines {
+		r.LeftOut = clientstats.AddLeft(r.LeftOut, l.Left...)
+	}
+	for _, t := range r.Turns {
+		for _, l := range t.left {
+			l.Why = fmt.Sprintf("turn %d.%d: %s", t.Session, t.Turn, l.Why)
+			r.LeftOut = clientstats.AddLeft(r.LeftOut, l)
+		}
+	}
+	r.LeftOut = addUnseen(r.LeftOut, between)
+	n := 0
+	for _, l := range r.LeftOut {
+		n += l.N
+	}
+	if n > 0 {
+		r.undecided("%s of the client cannot be", plural(n, "value"))
+	}
+}
+
+// addUnseen adds those whose key is not among all.
+func addUnseen(all, more []clientstats.Left) []clientstats.Left {
+	for _, l := range more {
+		if !slices.ContainsFunc(all, func(x clientstats.Left) bool { return x.Key == l.Key }) {
+			all = append(all, l)
+		}
+	}
+	return all
 }
 
 // join puts together what the agent and what the client says of each turn.
 func (r *clientReport) join(rows []*report.TurnRow, lines []clientstats.Line) {
-	told := map[string]*clientstats.Turn{}
+	type key struct { // calls may use the same request IDs
+		session   int
+		requestID string
+	}
+	told := map[key]*clientstats.Turn{}
 	turns := clientstats.Turns(lines)
 	for i := range turns {
 		t := &turns[i]
-		if told[t.RequestID] != nil {
-			r.warn("the client tells of %q twice: the later one counts", t.RequestID)
+		k := key{t.Session, t.RequestID}
+		if told[k] != nil {
+			r.warn("the client tells of %q twice in call %d: the later one counts", t.RequestID, t.Session)
 		}
-		told[t.RequestID] = t
+		told[k] = t
 	}
 	calls := map[int]bool{}
 	for _, row := range rows {
@@ -212,12 +262,13 @@ func (r *clientReport) join(rows []*report.TurnRow, lines []clientstats.Line) {
 		} else {
 			t.why("sent: the agent gave no answer: %s", row.Outcome)
 		}
-		c := told[row.Request]
+		k := key{row.Session, row.Request}
+		c := told[k]
 		if c == nil {
 			t.why("the client tells nothing of this turn")
 			continue
 		}
-		delete(told, row.Request)
+		delete(told, k)
 		r.Told++
 		t.join(c)
 		if e := c.Stats.AgentError; e != nil {
@@ -229,15 +280,20 @@ func (r *clientReport) join(rows []*report.TurnRow, lines []clientstats.Line) {
 	}
 	r.Calls = len(calls)
 	for _, l := range lines {
-		if told[l.RequestID] != nil {
-			r.warn("the client tells of %q, and the agent knows no such turn", l.RequestID)
-			delete(told, l.RequestID)
+		k := key{l.Session, l.RequestID}
+		if told[k] != nil {
+			r.warn("the client tells of %q, and the agent knows no such turn in call %d", l.RequestID, l.Session)
+			delete(told, k)
 		}
 	}
 }
 
 func (r *clientReport) warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
+}
+
+func (r *clientReport) undecided(format string, args ...any) {
+	r.Undecided = append(r.Undecided, fmt.Sprintf(format, args...))
 }
 
 func (t *clientTurn) why(format string, args ...any) {
@@ -248,6 +304,10 @@ func (t *clientTurn) why(format string, args ...any) {
 func (t *clientTurn) join(c *clientstats.Turn) {
 	t.Whole = &c.Whole
 	t.Buffer, t.Device = c.First.Buffer, c.First.Device
+	t.left = addUnseen(slices.Clone(c.Whole.Left), c.First.Left)
+	for _, l := range c.Left {
+		t.why("%v", l)
+	}
 	for _, why := range c.First.Why {
 		t.why("%s", why)
 	}
@@ -255,15 +315,19 @@ func (t *clientTurn) join(c *clientstats.Turn) {
 		d := *c.First.RoundTrip / 2
 		t.Network = &d
 	} else {
-		t.why("network: the client does not tell the round trip")
+		t.why("network: the client does not tell the round trip, or it is left out")
 	}
 	heard, ok := c.Heard()
 	switch {
 	case !ok:
 		t.why("speaker: the client does not say when it heard the first sound (sound_ms), or how its clock goes (agent_offset_ms)")
 	case t.Sent != nil:
-		d := heard - *t.Sent
-		t.Speaker = &d
+		if d := heard - *t.Sent; d < -clientFar || d > clientFar {
+			t.left = append(t.left, clientstats.Left{Key: "sound_ms", N: 1, Why: fmt.Sprintf("with agent_offset_ms it is %s ms from the first sound on the wire", clientMillis(d))})
+			t.why("speaker: %v", t.left[len(t.left)-1])
+		} else {
+			t.Speaker = &d
+		}
 	}
 	if t.Speaker != nil && t.Network != nil && t.Buffer != nil && t.Device != nil {
 		d := *t.Speaker - *t.Network - *t.Buffer - *t.Device
@@ -321,6 +385,12 @@ func (t *clientTurn) hold(clean *time.Duration) {
 func (r *clientReport) against(other *clientReport, name string) {
 	r.Reference = "the client of " + name
 	r.Warnings = append(r.Warnings, other.Warnings...)
+	for _, l := range other.LeftOut {
+		r.warn("%s: left out: %v", name, l)
+	}
+	for _, why := range other.Undecided {
+		r.undecided("%s: %s", name, why)
+	}
 	byTurn := map[int][]int64{}
 	for _, t := range other.Turns {
 		if t.Buffer != nil {

@@ -201,16 +201,24 @@ func TestClientReportFindings(t *testing.T) {
 		words   []string
 		decided bool
 	}{
-		{"clean", clientCase{buffers: buffersOf(10, 30, 31, 29, 30, 31, 30)}, "", []string{"nothing was found", "no growth is shown", "loss          none"}, true},
+		{"clean", clientCase{buffers: buffersOf(10, 30, 31, 29, 30, 31, 30, 30)}, "", []string{"nothing was found", "no growth is shown", "loss          none"}, true},
 		{"it grows", clientCase{buffers: buffersOf(10, 30, 35, 40, 45, 50, 55, 60)}, "buffer_grows",
 			[]string{"growth        of the buffer +5.0 ms a turn, 95 %: +5.0 to +5.0\n", "! buffer_grows: the buffer grows by 5.0 ms a turn"}, true},
 		{"it grows, and by little", clientCase{buffers: buffersOf(30, 30, 31, 32, 33, 34, 35, 36)}, "", []string{"+1.0 ms a turn, 95 %: +1.0 to +1.0\n"}, true},
 		{"always too much", clientCase{buffers: buffersOf(800, 790, 800, 810, 800, 800, 790, 810)}, "buffer_above_reference", []string{"later turns   buffer P50 800.0"}, true},
-		{"loss, and back", clientCase{buffers: buffersOf(30, 30, 30, 30), lost: map[int]float64{3: 5}}, "",
+		{"loss, and back", clientCase{buffers: buffersOf(30, 30, 30, 30, 30, 30, 30, 30), lost: map[int]float64{3: 5}}, "",
 			[]string{"loss          5 packets in turn-3: 100.0 ms made up, buffer 30.0, at most 30.0 ms, back after 0.0 ms (seen every 500ms)", "in all        100.0 ms made up, 25.0 stretched, 0.0 squeezed"}, true},
 		{"loss, and not back", clientCase{buffers: buffersOf(30, 30, 230, 230), lost: map[int]float64{3: 5}}, "buffer_stays_after_loss", []string{"went from 30.0 to 230.0 ms"}, true},
-		{"loss, and the end soon after it", clientCase{buffers: buffersOf(30, 30, 230), lost: map[int]float64{3: 5}}, "", []string{"not back: the samples end before"}, true},
-		{"nothing told", clientCase{buffers: buffersOf(30), silent: map[int]bool{1: true}}, "", []string{"0 with getStats", "too few turns", "nothing can be said of the client"}, false},
+		{"loss, and the end soon after it", clientCase{buffers: buffersOf(30, 30, 30, 30, 30, 30, 30, 230), lost: map[int]float64{8: 5}}, "", []string{"not back: the samples end before"}, true},
+		{"nothing told", clientCase{buffers: buffersOf(30), silent: map[int]bool{1: true}}, "",
+			[]string{"0 with getStats", "too few turns", "loss          not known", "in all        - ms made up", "not decided: no turn has getStats of the jitter buffer"}, false},
+		{"far above, in three turns", clientCase{buffers: buffersOf(400, 400, 400)}, "",
+			[]string{"not decided: too few turns to tell whether the buffer is above the reference: there are 3, and 8 are needed",
+				"not decided: too few turns to tell whether the buffer grows: there are 2 after the first one of their call, and 6 in one call are enough"}, false},
+		{"enough to see growth only", clientCase{buffers: buffersOf(30, 30, 30, 30, 30, 30, 30)}, "", []string{"a turn, 95 %", "there are 7, and 8 are needed"}, false},
+		{"most turns silent", clientCase{buffers: buffersOf(30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30, 30),
+			silent: map[int]bool{9: true, 10: true, 11: true, 12: true, 13: true, 14: true, 15: true, 16: true}}, "",
+			[]string{"not decided: only 8 of 16 answers can be held against the reference", "; 8 of 16 turns tell not all of it"}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := c.c.write(t, t.TempDir())
@@ -227,6 +235,9 @@ func TestClientReportFindings(t *testing.T) {
 					t.Errorf("%q is not in\n%s", w, text)
 				}
 			}
+			if nothing := strings.Contains(text, "nothing was found"); nothing != (c.decided && c.found == "") {
+				t.Errorf("nothing was found: %v, in\n%s", nothing, text)
+			}
 			want, wantErr := exitOK, ""
 			switch {
 			case !c.decided:
@@ -238,6 +249,67 @@ func TestClientReportFindings(t *testing.T) {
 				t.Errorf("--gate: exit code %d, %s", code, stderr)
 			}
 		})
+	}
+}
+
+// Two calls may use the same request IDs.
+func TestClientReportCalls(t *testing.T) {
+	dir := clientCase{buffers: buffersOf(10, 30, 31)}.write(t, t.TempDir())
+	other := clientCase{buffers: buffersOf(400, 410, 420)}.write(t, t.TempDir())
+	for _, name := range []string{report.EventsFile, clientsFile} {
+		text := string(read(t, filepath.Join(dir, name))) + strings.ReplaceAll(string(read(t, filepath.Join(other, name))), `"session":1`, `"session":2`)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := clientReportOf(t, dir)
+	if len(r.Turns) != 6 || r.Told != 6 || r.Calls != 2 {
+		t.Fatalf("%d turns, %d told, in %d calls: %q", len(r.Turns), r.Told, r.Calls, r.Warnings)
+	}
+	for i, want := range []time.Duration{10, 30, 31, 400, 410, 420} {
+		if got := r.Turns[i].Buffer; got == nil || got.Round(time.Millisecond) != want*time.Millisecond {
+			t.Errorf("turn %d.%d: %v, want %v ms", r.Turns[i].Session, r.Turns[i].Turn, clientOrDash(got), int(want))
+		}
+	}
+	for _, w := range r.Warnings {
+		if strings.Contains(w, "twice") {
+			t.Error(w)
+		}
+	}
+}
+
+// What the client tells and cannot be is left out, counted, and decides nothing.
+func TestClientReportLeftOut(t *testing.T) {
+	for _, c := range []struct {
+		name, key, value string // what each sample, or line, says instead
+		want             clientstats.Left
+		text             string
+	}{
+		{"lost", "packetsLost", "1e300", clientstats.Left{Key: "packetsLost", N: 160, Why: "line 1: 1e+300 is not from -1e+12 to 1e+12"}, "loss          not known"},
+		{"stretched", "insertedSamplesForDeceleration", "-1e6", clientstats.Left{Key: "insertedSamplesForDeceleration", N: 160, Why: "line 1: -1e+06 is not from 0 to 1e+12"}, ", - stretched, 0.0 squeezed; 8 of 8 turns"},
+		{"round trip", "currentRoundTripTime", "-5", clientstats.Left{Key: "currentRoundTripTime", N: 160, Why: "line 1: -5 is not from 0 to 60"}, "1.1            -     10.0"},
+		{"long round trip", "currentRoundTripTime", "9e8", clientstats.Left{Key: "currentRoundTripTime", N: 160, Why: "line 1: 9e+08 is not from 0 to 60"}, "1.1            -     10.0"},
+		{"error", "agent_error_ms", "-5e11", clientstats.Left{Key: "agent_error_ms", N: 8, Why: "line 1: -5e+11 is not from 0 to 60000"}, "n 7"},
+		{"clock", "agent_offset_ms", "3.9e12", clientstats.Left{Key: "sound_ms", N: 8, Why: "turn 1.1: with agent_offset_ms it is 3900001000057.0 ms from the first sound on the wire"}, "speaker P50 -"},
+	} {
+		dir := clientCase{buffers: buffersOf(10, 30, 31, 29, 30, 31, 30, 30)}.write(t, t.TempDir())
+		name := filepath.Join(dir, clientsFile)
+		changed := regexp.MustCompile(`"`+c.key+`":[^,}]*`).ReplaceAll(read(t, name), []byte(`"`+c.key+`":`+c.value))
+		if err := os.WriteFile(name, changed, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if r := clientReportOf(t, dir); len(r.LeftOut) != 1 || r.LeftOut[0] != c.want {
+			t.Errorf("%s: left out %q", c.name, r.LeftOut)
+		}
+		text, stderr, code := try("client-report", "--gate", dir)
+		for _, w := range []string{c.text, "left out      " + c.want.String()} {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: %q is not in\n%s", c.name, w, text)
+			}
+		}
+		if want := fmt.Sprintf("gate: not decided: %d values of the client cannot be", c.want.N); code != exitFailed || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %s", c.name, code, stderr)
+		}
 	}
 }
 
@@ -260,7 +332,9 @@ func TestClientReportAgainst(t *testing.T) {
 }
 
 func TestClientReportBadInput(t *testing.T) {
-	good := func() string { return clientCase{buffers: buffersOf(30, 30, 30)}.write(t, t.TempDir()) }
+	good := func() string {
+		return clientCase{buffers: buffersOf(30, 30, 30, 30, 30, 30, 30, 30, 30)}.write(t, t.TempDir())
+	}
 	change := func(name string, f func(string) string) string {
 		dir := good()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(f(string(read(t, filepath.Join(dir, name))))), 0o644); err != nil {
@@ -287,11 +361,15 @@ func TestClientReportBadInput(t *testing.T) {
 		{"not there", []string{"nowhere"}, exitUsage, "nowhere: there is no clients.jsonl: name a folder that firstsound serve --out has written"},
 		{"the other is not there", []string{good(), "--against", "nowhere"}, exitUsage, "nowhere: there is no clients.jsonl"},
 		{"no events", []string{remove(report.EventsFile)}, exitFailed, "is not a run folder"},
-		{"the last line is cut off", []string{change(clientsFile, cut)}, exitOK, "clients.jsonl: line 3 is cut off; it is left out"},
+		{"the last line is cut off", []string{change(clientsFile, cut)}, exitOK, "clients.jsonl: line 9 is cut off; it is left out"},
 		{"gate of events that are cut off", []string{change(report.EventsFile, cut), "--gate"}, exitFailed, "gate: not decided: the run is partial"},
-		{"a line is broken", []string{change(clientsFile, func(s string) string { return "{\n" + s })}, exitFailed, "clients.jsonl: line 1: byte 2"},
-		{"of another run", []string{change(clientsFile, func(s string) string { return strings.ReplaceAll(s, "turn-2", "turn-9") })}, exitOK, `the client tells of "turn-9", and the agent knows no such turn`},
-		{"twice", []string{change(clientsFile, func(s string) string { return strings.ReplaceAll(s, "turn-2", "turn-1") })}, exitOK, `the client tells of "turn-1" twice`},
+		{"gate of a good run", []string{good(), "--gate"}, exitOK, ""},
+		{"gate of clients that are cut off", []string{change(clientsFile, cut), "--gate"}, exitFailed, "gate: not decided: clients.jsonl: line 9 is cut off; it is left out\n"},
+		{"gate without run.json", []string{remove(report.RunFile), "--gate"}, exitFailed, "gate: not decided: whether the run is complete is not known: there is no run.json, or no state in it\n"},
+		{"gate against another without run.json", []string{good(), "--gate", "--against", remove(report.RunFile)}, exitFailed, ": whether the run is complete is not known"},
+		{"a line is broken", []string{change(clientsFile, func(s string) string { return "{\n" + s })}, exitFailed, "clients.jsonl: line 1: it is no JSON: unexpected end of JSON input, at byte 2"},
+		{"of another run", []string{change(clientsFile, func(s string) string { return strings.ReplaceAll(s, "turn-2", "turn-99") })}, exitOK, `the client tells of "turn-99", and the agent knows no such turn in call 1`},
+		{"twice", []string{change(clientsFile, func(s string) string { return strings.ReplaceAll(s, "turn-2", "turn-1") })}, exitOK, `the client tells of "turn-1" twice in call 1`},
 	} {
 		out, stderr, code := try(append([]string{"client-report"}, c.args...)...)
 		if code != c.code || !strings.Contains(stderr, c.err) || code == exitOK && out == "" {
@@ -309,7 +387,7 @@ func TestClientReportDocs(t *testing.T) {
 	}
 	t.Chdir(t.TempDir())
 	for _, dir := range []string{"results", "before"} {
-		clientCase{buffers: buffersOf(10, 30, 31, 29, 30, 31, 30)}.write(t, dir)
+		clientCase{buffers: buffersOf(10, 30, 31, 29, 30, 31, 30, 30)}.write(t, dir)
 	}
 	for _, c := range commands {
 		if _, stderr, code := try(words(c[1])...); code != exitOK {

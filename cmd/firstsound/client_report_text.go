@@ -1,15 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"firstsound/clocks/quantile"
 	"firstsound/page"
-	"firstsound/pipeline/report"
 )
 
 const (
@@ -21,6 +20,9 @@ const (
 	// NetEq forgets a spike of 200 ms within 5.2 s, and takes out 42 to 90 ms in a
 	// second: who is watched for less may yet come back.
 	clientWatched = 10 * time.Second
+
+	// Nobody listens to an answer that comes to the speaker so long after it was sent.
+	clientFar = time.Minute
 )
 
 // conclude works out what the turns come to, and what is found.
@@ -40,6 +42,7 @@ func (r *clientReport) conclude() {
 	var points []quantile.Point
 	adds := quantile.New(keep)
 	firstOf := map[int]bool{} // calls whose first turn has been seen
+	answers := int64(0)
 	lowest, highest := 0, 0
 	for _, t := range r.Turns {
 		later := 0
@@ -47,6 +50,9 @@ func (r *clientReport) conclude() {
 			later = 1
 		}
 		firstOf[t.Session] = true
+		if t.Sent != nil {
+			answers++
+		}
 		g := series[later]
 		add(g[0], t.Buffer)
 		add(g[1], t.Adds)
@@ -60,11 +66,19 @@ func (r *clientReport) conclude() {
 			highest = max(highest, t.Turn)
 		}
 		if w := t.Whole; w != nil {
-			for _, p := range []struct{ sum, part *time.Duration }{{&r.Concealed, w.Concealed}, {&r.Stretched, w.Stretched}, {&r.Squeezed, w.Squeezed}} {
-				if p.part != nil {
-					*p.sum += *p.part
+			for _, p := range []struct{ sum, part **time.Duration }{{&r.Concealed, &w.Concealed}, {&r.Stretched, &w.Stretched}, {&r.Squeezed, &w.Squeezed}} {
+				switch {
+				case *p.part == nil:
+				case *p.sum == nil:
+					d := **p.part
+					*p.sum = &d
+				default:
+					**p.sum += **p.part
 				}
 			}
+		}
+		if w := t.Whole; w == nil || w.Concealed == nil || w.Stretched == nil || w.Squeezed == nil {
+			r.Unsummed++
 		}
 	}
 	group := func(s [3]*quantile.Series) clientGroup {
@@ -73,6 +87,38 @@ func (r *clientReport) conclude() {
 	r.First, r.Later = group(series[0]), group(series[1])
 	r.Growth = quantile.Slope(points)
 	r.find(adds.Distribution(), highest-lowest)
+	r.doubt(adds.N(), answers)
+}
+
+// doubt says what cannot be told from n answers that are held against the reference, of
+// all answers.
+func (r *clientReport) doubt(n, answers int64) {
+	if r.unknown() {
+		r.undecided("no turn has getStats of the jitter buffer")
+		return
+	}
+	if 2*n <= answers { // the median of all may be anything
+		r.undecided("only %d of %s can be held against the reference", n, plural(int(answers), "answer"))
+	}
+	if need := clientNeeded(); n < need {
+		r.undecided("too few turns to tell whether the buffer is above the reference: there are %d, and %d are needed", n, need)
+	}
+	if g := r.Growth; g.Low == nil {
+		r.undecided("too few turns to tell whether the buffer grows: there are %d after the first one of their call, and %d in one call are enough", g.Turns, clientGrowthTurns)
+	}
+}
+
+// clientGrowthTurns is how many turns of one call have enough pairs for the interval of
+// a slope: see quantile.Slope.
+const clientGrowthTurns = 6
+
+// clientNeeded returns how many turns have a median with a lower bound.
+func clientNeeded() int64 {
+	for n := int64(1); ; n++ {
+		if low, _ := quantile.Ranks(n, 0.5); low >= 1 {
+			return n
+		}
+	}
 }
 
 // find says what a client without faults does not do.
@@ -101,19 +147,21 @@ func (r *clientReport) unknown() bool { return r.Later.Buffer.N+r.First.Buffer.N
 
 // pass returns an error if the client does not pass the gate.
 func (r *clientReport) pass() error {
-	switch {
-	case r.state != "" && r.state != report.StateComplete:
-		return fmt.Errorf("gate: not decided: the run is %s: %s", r.state, r.reason)
-	case r.unknown():
-		return errors.New("gate: not decided: no turn has getStats of the jitter buffer")
-	case len(r.Findings) > 0:
+	var why []string
+	if len(r.Findings) > 0 {
 		var names []string
 		for _, f := range r.Findings {
 			names = append(names, f.Name)
 		}
-		return fmt.Errorf("gate: found %s", strings.Join(names, ", "))
+		why = append(why, "found "+strings.Join(names, ", "))
 	}
-	return nil
+	if len(r.Undecided) > 0 {
+		why = append(why, "not decided: "+strings.Join(r.Undecided, "; "))
+	}
+	if why == nil {
+		return nil
+	}
+	return fmt.Errorf("gate: %s", strings.Join(why, "; "))
 }
 
 func clientMillis(d time.Duration) string { return page.Tenths(int64(d)) }
@@ -162,6 +210,9 @@ func (r *clientReport) writeText(w io.Writer) error {
 	}
 	r.writeGrowth(&b)
 	r.writeLosses(&b)
+	for _, l := range r.LeftOut {
+		fmt.Fprintf(&b, "left out      %s\n", page.Clean(l.String()))
+	}
 	if r.JoinError != nil {
 		fmt.Fprintf(&b, "the clocks of client and agent are joined to within %s ms\n", clientMillis(*r.JoinError))
 	}
@@ -169,10 +220,10 @@ func (r *clientReport) writeText(w io.Writer) error {
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "! %s: %s\n", f.Name, f.Text)
 	}
-	switch {
-	case r.unknown():
-		b.WriteString("nothing can be said of the client: no turn has getStats of its jitter buffer\n")
-	case len(r.Findings) == 0:
+	for _, why := range r.Undecided {
+		fmt.Fprintf(&b, "? not decided: %s\n", why)
+	}
+	if len(r.Findings)+len(r.Undecided) == 0 {
 		b.WriteString("nothing was found that a client without faults does not do\n")
 	}
 	_, err := io.WriteString(w, b.String())
@@ -203,17 +254,25 @@ func (r *clientReport) writeGrowth(b *strings.Builder) {
 }
 
 func (r *clientReport) writeLosses(b *strings.Builder) {
-	if len(r.Losses) == 0 {
+	switch {
+	case len(r.Losses) > 0:
+	case slices.ContainsFunc(r.Turns, func(t *clientTurn) bool { return t.Whole != nil && t.Whole.Lost != nil }):
 		b.WriteString("loss          none\n")
+	default:
+		b.WriteString("loss          not known: no turn tells packetsLost\n")
 	}
 	for _, l := range r.Losses {
 		fmt.Fprintf(b, "loss          %s in %s: %s ms made up, buffer %s, at most %s ms, ", plural(int(l.Lost), "packet"), page.Clean(l.RequestID),
-			clientMillis(l.Concealed), clientOrDash(l.Before), clientOrDash(l.Peak))
+			clientOrDash(l.Concealed), clientOrDash(l.Before), clientOrDash(l.Peak))
 		if l.Back == nil {
 			fmt.Fprintf(b, "not back: %s\n", l.BackWhy)
 		} else {
 			fmt.Fprintf(b, "back after %s ms (seen every %s)\n", clientMillis(*l.Back), l.Step.Round(time.Millisecond))
 		}
 	}
-	fmt.Fprintf(b, "in all        %s ms made up, %s stretched, %s squeezed\n", clientMillis(r.Concealed), clientMillis(r.Stretched), clientMillis(r.Squeezed))
+	fmt.Fprintf(b, "in all        %s ms made up, %s stretched, %s squeezed", clientOrDash(r.Concealed), clientOrDash(r.Stretched), clientOrDash(r.Squeezed))
+	if r.Unsummed > 0 {
+		fmt.Fprintf(b, "; %d of %s tell not all of it", r.Unsummed, plural(len(r.Turns), "turn"))
+	}
+	b.WriteString("\n")
 }

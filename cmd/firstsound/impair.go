@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -201,13 +200,8 @@ func (c *impairCmd) prepare() (u *url.URL, err error) {
 		return nil, usagef("--ca-file goes with --to https://")
 	}
 	if c.caFile != "" {
-		pem, err := os.ReadFile(c.caFile)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		c.roots = x509.NewCertPool()
-		if !c.roots.AppendCertsFromPEM(pem) {
-			return nil, usagef("--ca-file %s: there is no certificate in it", c.caFile)
+		if c.roots, err = trusted(c.caFile); err != nil {
+			return nil, usagef("--ca-file: %w", err)
 		}
 	}
 	return u, nil

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"firstsound/asr"
@@ -202,16 +200,9 @@ func (e env) reach(n needs, url, keyEnv, caFile string) (key string, config *tls
 	if caFile == "" {
 		return key, nil, nil
 	}
-	pem, err := os.ReadFile(caFile)
+	roots, err := trusted(caFile)
 	if err != nil {
 		return "", nil, fmt.Errorf("ca_file: %w", err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return "", nil, fmt.Errorf("ca_file: there is no certificate (PEM) in %s", caFile)
 	}
 	return key, &tls.Config{RootCAs: roots}, nil
 }

@@ -39,6 +39,7 @@ var may = []struct{ dir, imports string }{
 	{"audio/ear", "audio! audio/playout audio/wavfile clocks"},
 	{"audio/impair", "audio! clocks"},
 	{"audio/signal", "clocks"},
+	{"audio/clientstats", "audio/playout clocks"},
 	{"audio/liveline", "audio! audio/codec audio/rtc audio/vad clocks"},
 	{"audio/wsline", "audio! audio/codec audio/liveline clocks"},
 	{"audio/wavfile", "audio!"},

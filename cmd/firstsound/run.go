@@ -147,7 +147,7 @@ type runCmd struct {
 	short     map[string]*string // flags that are short for a setting
 	out       string
 	overwrite bool
-	command   string // to be recorded; empty: the one of run
+	command   string // to be recorded, of a command whose calls come from elsewhere; empty: that of run
 }
 
 // shorthands are flags that are short for a setting.
@@ -281,7 +281,25 @@ func (r *runCmd) run(ctx context.Context, settings []string) error {
 	case state == report.StatePartial:
 		return fmt.Errorf("the run is not complete: %s", reason)
 	}
-	return nil
+	return nothingWorked(rep)
+}
+
+// nothingWorked is the error of a run in which all turns failed.
+func nothingWorked(rep *report.Report) error {
+	failed := int64(0)
+	for _, o := range rep.Outcomes {
+		switch {
+		case o.Outcome == string(report.OutcomeWarmup) || o.Turns == 0:
+		case !strings.HasPrefix(o.Outcome, string(report.OutcomeFailed)+":"):
+			return nil
+		default:
+			failed += o.Turns
+		}
+	}
+	if failed == 0 {
+		return nil
+	}
+	return fmt.Errorf("no turn was answered: all %d failed", failed)
 }
 
 // A recording takes the events of a run: into files, if there are any, and into
@@ -298,6 +316,9 @@ func (r *runCmd) record(s *scenario.Scenario, settings []string) (*recording, er
 	rec := &recording{info: runInfo(s, r.file, settings)}
 	if r.command != "" {
 		rec.info.Command = r.command
+		for _, load := range []string{"concurrency", "turns_per_call", "line"} { // the callers'
+			delete(rec.info.Fixed, load)
+		}
 	}
 	rec.summary = report.NewSummary(r.view.options(s.Target, targetSource(s.Target), s.Seed))
 	var err error

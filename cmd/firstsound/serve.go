@@ -250,7 +250,7 @@ func (c *serveCmd) serve(ctx context.Context) (err error) {
 	}
 	a.recorder = trace.NewRecorder(a.clock, a.event)
 	serving := fmt.Sprintf("http://%s", l.Addr())
-	server := &http.Server{Handler: a.routes(), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
+	server := &http.Server{Handler: a.routes(), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 15 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 1 << 16}
 	if c.tls {
 		host, _, _ := net.SplitHostPort(c.listen)
 		config, ca, err := llmmock.MakeTLS(host)
@@ -314,6 +314,7 @@ func (a *agent) event(e trace.Event) {
 	defer a.mu.Unlock()
 	if err := a.rec.event(&e); err != nil && a.failed == nil {
 		a.failed = err
+		fmt.Fprintf(a.streams.err, "firstsound: %v; the calls go on, and the files lack what comes from here on\n", err)
 	}
 	if s := a.calls[e.ID.Session]; s != nil {
 		s.event(&e)

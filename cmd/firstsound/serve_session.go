@@ -348,7 +348,7 @@ func (s *session) next(ctx context.Context, line *liveline.Line, n int) (pipelin
 	if id == "" {
 		id = fmt.Sprintf("%s-%d-%d", runID(s.a.scenario), s.number, n)
 	}
-	say := pipeline.Say{Utterance: said.Utterance, RequestID: id, BargeIn: new(time.Duration)}
+	say := pipeline.Say{Utterance: said.Utterance, RequestID: id, BargeIn: new(time.Duration), Live: true}
 	s.mu.Lock()
 	if s.sound > 0 {
 		*say.BargeIn = s.a.clock.Now() - s.sound // now, and not late

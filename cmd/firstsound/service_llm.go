@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,16 +202,9 @@ func (s *service) connection() error {
 	if s.caFile == "" {
 		return nil
 	}
-	pem, err := os.ReadFile(s.caFile)
+	roots, err := trusted(s.caFile)
 	if err != nil {
 		return usagef("--ca-file: %w", err)
-	}
-	roots, err := x509.SystemCertPool()
-	if err != nil {
-		roots = x509.NewCertPool()
-	}
-	if !roots.AppendCertsFromPEM(pem) {
-		return usagef("--ca-file: there is no certificate (PEM) in %s", s.caFile)
 	}
 	s.exchange.TLS = &tls.Config{RootCAs: roots}
 	return nil

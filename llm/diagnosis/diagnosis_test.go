@@ -2,12 +2,13 @@ package diagnosis
 
 import (
 	"encoding/json"
-	"firstsound/clocks/clockstest"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"firstsound/clocks/clockstest"
 )
 
 // TestFaultsAreFound looks for each fault in few runs, and in healthy ones;

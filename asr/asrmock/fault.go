@@ -4,7 +4,7 @@ import "firstsound/clocks/mockserver"
 
 // FaultHelp lists the faults, one a line.
 const FaultHelp = `no_final            the final transcript never comes
-early_final=300ms   it comes so long before the end of the speech, with the words so far (needs a Lookup)
+early_final=300ms   it comes so long before the end of the speech, with the words so far (of recordings that the mock knows)
 late_final=5s       it comes so much later
 empty_final         it is empty
 error=WORDS         an error message in its place, as the service has them

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -200,9 +201,22 @@ func (c *callCmd) choose() ([]*audio.Utterance, error) {
 		}
 	}
 	if len(list) == 0 {
-		return nil, usagef("none of %d recordings has the ID %q or the language %q", len(all), c.utterance, c.language)
+		if c.utterance != "" {
+			return nil, usagef("--utterance %s: none of %d recordings has this ID", c.utterance, len(all))
+		}
+		return nil, usagef("--language %s: none of %d recordings is in it; there is %s, and --language '' takes all", c.language, len(all), strings.Join(languages(all), ", "))
 	}
 	return list, nil
+}
+
+// languages are those of recordings.
+func languages(all []*audio.Utterance) (list []string) {
+	for _, u := range all {
+		if u.Language != "" && !slices.Contains(list, u.Language) {
+			list = append(list, u.Language)
+		}
+	}
+	return list
 }
 
 func (c *callCmd) run(ctx context.Context) error {

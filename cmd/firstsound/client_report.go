@@ -81,7 +81,7 @@ cannot be is left out, and counted.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&against, "against", "", "compare with the client of this `FOLDER`, instead of the model")
-	f.BoolVar(&gate, "gate", false, "exit code 1 if something is found, or if that is not decided: too few turns, values that cannot be, a run that is not complete")
+	f.BoolVar(&gate, "gate", false, "exit code 1 if something is found, or if that cannot be told")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON, in nanoseconds")
 	return cmd
 }

@@ -50,7 +50,11 @@ delete the rest: what is not in the file is as in the default scenario.
 			if err := writeScenario(name, text, force); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(io.out, "Wrote %s. Change it, then: firstsound run %[1]s\n", name)
+			first := ""
+			if local {
+				first = "start its model (firstsound mock llm --listen 127.0.0.1:8010), "
+			}
+			_, err := fmt.Fprintf(io.out, "Wrote %s. Change it, %sthen: firstsound run %[1]s\n", name, first)
 			return err
 		},
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/url"
 	"path/filepath"
@@ -62,15 +63,19 @@ type signed struct {
 
 // MarshalJSON writes the result with its first key "made".
 func (s signed) MarshalJSON() ([]byte, error) {
-	head, err := json.Marshal(map[string]maker{"made": s.by})
-	if err != nil {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false) // who writes the whole decides that
+	if err := e.Encode(map[string]maker{"made": s.by}); err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(s.result)
-	if err != nil {
+	text.Truncate(text.Len() - len("}\n"))
+	comma := text.Len()
+	if err := e.Encode(s.result); err != nil {
 		return nil, err
 	}
-	return append(append(head[:len(head)-1], ','), text[1:]...), nil
+	text.Bytes()[comma] = ',' // it was the brace that opens the result
+	return text.Bytes(), nil
 }
 
 // commandLine returns the command as it can be run again, without what may be

@@ -44,6 +44,9 @@ func (s *service) chooseModel(ctx context.Context, clock clocks.Clock) error {
 	ctx, cancel := clocks.WithTimeout(ctx, clock, modelsTimeout, fmt.Errorf("no answer within %v", modelsTimeout))
 	defer cancel()
 	name, err := s.firstModel(ctx, clock, &list)
+	if failure.Of(err) == failure.Unreachable {
+		return fmt.Errorf("nothing answers at %s: %s; start the service first, or try firstsound mock llm", bench.PublicURL(s.at), s.clean(err.Error()))
+	}
 	if err != nil {
 		return fmt.Errorf("no --model was given, and there is no list of models at %s: %s", bench.PublicURL(&list), s.clean(err.Error()))
 	}

@@ -196,6 +196,7 @@ type sweepCmd struct {
 	set      []string
 	varyText []string
 	format   string
+	json     bool
 	jobs     int
 }
 
@@ -228,13 +229,29 @@ since all begin at once.`,
 	f.StringArrayVar(&c.varyText, "vary", nil, "a `KEY=VALUE,VALUE` of the scenario to vary; may be given several times")
 	f.StringArrayVar(&c.set, "set", nil, "set any key of the scenario: `KEY=VALUE`")
 	f.StringVar(&c.format, "format", "text", "text, json or csv")
+	f.BoolVar(&c.json, "json", false, "the same as --format json")
 	f.IntVar(&c.jobs, "jobs", runtime.GOMAXPROCS(0), "runs at the same time")
 	return cmd
+}
+
+// varied names the flag that the user wrote, in an error about one of its values.
+func varied(err error, values []string) error {
+	text := err.Error()
+	for _, v := range values {
+		text = strings.Replace(text, "--set "+v, "--vary "+v, 1)
+	}
+	if text == err.Error() {
+		return err
+	}
+	return usagef("%s", text)
 }
 
 func (c *sweepCmd) run(ctx context.Context) error {
 	if len(c.varyText) == 0 {
 		return usagef("sweep needs something to vary: --vary vad.stop=200ms,500ms")
+	}
+	if c.json {
+		c.format = "json"
 	}
 	if c.format != "text" && c.format != "json" && c.format != "csv" {
 		return usagef("--format takes text, json or csv, not %q", c.format)
@@ -266,7 +283,7 @@ func (c *sweepCmd) run(ctx context.Context) error {
 	for i, values := range settings { // before hours are spent on the others
 		p, err := checkSettings(ctx, c.file, append(slices.Clone(c.set), values...))
 		if err != nil {
-			return err
+			return varied(err, values)
 		}
 		if slices.ContainsFunc(varies, func(v vary) bool { return v.key == "load.sessions" }) {
 			cells[i].Note = short(p)

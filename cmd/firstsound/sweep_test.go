@@ -180,7 +180,7 @@ func TestSweepShowsFailures(t *testing.T) {
 // another one.
 func TestSweepChecksFirst(t *testing.T) {
 	out, errs, code := try("sweep", "--set", "load.turns=20", "--vary", "llm.server.gpu=l4,h100-sxm,xx")
-	if code != exitUsage || out != "" || !strings.HasPrefix(errs, `firstsound: --set llm.server.gpu=xx: no gpu is called "xx"`) {
+	if code != exitUsage || out != "" || !strings.HasPrefix(errs, `firstsound: --vary llm.server.gpu=xx: no gpu is called "xx"`) {
 		t.Errorf("exit code %d, %s%s", code, out, errs)
 	}
 }

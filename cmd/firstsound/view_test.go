@@ -34,7 +34,7 @@ func TestGates(t *testing.T) {
 		{"--strict --turns 20", 0, ""},
 		{"--strict --turns 20 --set llm.fail=1", 1, "strict: no turn is ok"},
 		{"--strict --turns 20 --set asr.late=1", 1, "strict: missing in every turn: ASR finalization"},
-		{"--turns 20 --set llm.fail=1", 0, ""},
+		{"--turns 20 --set llm.fail=1", 1, "no turn was answered: all 20 failed"},
 		{"--turn 3.2 --turns 60", 0, ""},
 		{"--turn 300.2 --turns 20", 1, `there is no turn "300.2": give median, slowest`},
 		{"--turn nobody --turns 20", 1, `there is no turn "nobody": give median, slowest`},

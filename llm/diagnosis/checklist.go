@@ -159,7 +159,7 @@ func (c *checklist) streaming() (PointState, string, string) {
 	}
 	n := len(where(c.shaped(), func(a *record.Attempt) bool { return len(a.Chunks) > 0 }))
 	if n < 10 {
-		return NotKnown, "the arrival of 12 events and more is known of " + countOf(n, "answer"), "Let the answers be longer (--max-tokens 64)."
+		return NotKnown, "the arrival of 12 events and more is known of " + countOf(n, "answer"), "Let the answers be longer (bench llm: --max-tokens 64; run: --set llm.max_tokens=64)."
 	}
 	return Passed, countOf(n, "answer") + " came event by event", ""
 }

@@ -46,7 +46,7 @@ func New(seed uint64, run string, corpus []*audio.Utterance, o Options) (*Caller
 		c.corpus[u.Language] = append(c.corpus[u.Language], u)
 	}
 	if len(c.langs) == 0 {
-		return nil, fmt.Errorf("none of the %d recordings is in one of the languages %q: change conversation.languages, or set the recordings' language in their sidecar files", len(corpus), o.Languages)
+		return nil, fmt.Errorf("none of the %d recordings is in one of the languages %q: change conversation.languages, or set the recordings' language in their sidecar files; an empty list takes all: --set \"conversation.languages=[]\"", len(corpus), o.Languages)
 	}
 	slices.Sort(c.langs)
 	return c, nil

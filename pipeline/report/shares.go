@@ -228,6 +228,10 @@ func (s *Summary) improve() Improve {
 		out.Absent = "no ok turn"
 		return out
 	}
+	if !quantile.Resolves(int64(len(s.rows)), 0.50) {
+		out.Absent = "too few ok turns for a median"
+		return out
+	}
 	base := make([]int64, len(s.rows))
 	for i := range s.rows {
 		base[i] = s.rows[i].ttfs

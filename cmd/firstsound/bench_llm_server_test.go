@@ -166,7 +166,7 @@ func TestShowBenchUsage(t *testing.T) {
 	// What is broken in the folder is named with its place.
 	words := filepath.Join(dir, record.ServerFile)
 	for content, want := range map[string]string{
-		"no\n":                     "server.jsonl:1: invalid character",
+		"no\n":                     "server.jsonl:1: the line is no JSON: invalid character",
 		"{\"format\":\"other\"}\n": `server.jsonl:1: the format is "other"`,
 		"{\"format\":\"" + wordsFormat + "\"}\n5\n": "server.jsonl:2: the line is wrong: it is a number, and should be an object",
 	} {

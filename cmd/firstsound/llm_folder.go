@@ -100,8 +100,11 @@ func (d *llmFolder) eachLine(name string, f func([]byte) error) error {
 // values has some MB.
 const maxLine = 16 << 20
 
-// cutOff is what encoding/json says of a value that has no end.
-const cutOff = "unexpected end of JSON input"
+// cutOff says whether an error of encoding/json is that a value has no end.
+func cutOff(err error) bool {
+	var syntax *json.SyntaxError
+	return errors.As(err, &syntax) && syntax.Error() == "unexpected end of JSON input"
+}
 
 // eachLine calls f with the lines of a file but for blank ones; with none if there
 // is no file. An error of f ends it, but not of a last line that was cut off, as by
@@ -132,7 +135,7 @@ func eachLine(name string, f func([]byte) error) (cut int, err error) {
 			return 0, fmt.Errorf("%s:%d: %w", name, cut, wrong)
 		}
 		if wrong = f(in.Bytes()); wrong != nil {
-			if whole && wrong.Error() != cutOff {
+			if whole && !cutOff(wrong) {
 				return 0, fmt.Errorf("%s:%d: %w", name, n, wrong)
 			}
 			cut = n

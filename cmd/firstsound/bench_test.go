@@ -116,7 +116,7 @@ func playMinutes(b *testing.B, minutes int, reported bool) (turns int) {
 		b.Fatal(err)
 	}
 	r := &runCmd{view: view{turn: "median", whatIf: report.DefaultPercent}}
-	rec, err := r.record(s, nil)
+	rec, err := r.record(s, runInfo(s, r.file, nil))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -213,6 +213,10 @@ func TestBrokenCallIsCounted(t *testing.T) {
 	root := newRoot(streams{in: strings.NewReader(""), out: io.Discard, err: io.Discard, env: func(string) string { return "" }})
 	root.SetArgs([]string{"call", strings.Replace(url, "http", "ws", 1) + "/ws", "--turns", "1", "--utterance", "en-cards-001", "--wait", "60s"})
 	root.ExecuteContext(ctx)
+	// What is recorded is this command, and nothing of a load that it does not make.
+	if info := string(read(t, filepath.Join(dir, report.RunFile))); !strings.Contains(info, `"firstsound serve `) || !strings.Contains(info, "--listen") || strings.Contains(info, `"concurrency"`) {
+		t.Error(info)
+	}
 	for range 200 {
 		text, _ := os.ReadFile(filepath.Join(dir, report.TurnsFile))
 		if strings.Contains(string(text), `"outcome":"unfinished"`) {

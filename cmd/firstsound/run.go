@@ -147,7 +147,6 @@ type runCmd struct {
 	short     map[string]*string // flags that are short for a setting
 	out       string
 	overwrite bool
-	command   string // to be recorded, of a command whose calls come from elsewhere; empty: that of run
 }
 
 // shorthands are flags that are short for a setting.
@@ -242,7 +241,7 @@ func (r *runCmd) run(ctx context.Context, settings []string) error {
 	for _, w := range warnings {
 		fmt.Fprintf(r.streams.err, "firstsound: %s\n", w)
 	}
-	rec, err := r.record(s, settings)
+	rec, err := r.record(s, runInfo(s, r.file, settings))
 	if err != nil {
 		return err
 	}
@@ -312,14 +311,9 @@ type recording struct {
 	also      func(*report.Turn) // takes each turn too; nil: nobody does
 }
 
-func (r *runCmd) record(s *scenario.Scenario, settings []string) (*recording, error) {
-	rec := &recording{info: runInfo(s, r.file, settings)}
-	if r.command != "" {
-		rec.info.Command = r.command
-		for _, load := range []string{"concurrency", "turns_per_call", "line"} { // the callers'
-			delete(rec.info.Fixed, load)
-		}
-	}
+// record begins the record of a run of s, whose info says how it is made again.
+func (r *runCmd) record(s *scenario.Scenario, info report.RunInfo) (*recording, error) {
+	rec := &recording{info: info}
 	rec.summary = report.NewSummary(r.view.options(s.Target, targetSource(s.Target), s.Seed))
 	var err error
 	rec.assembler, err = report.NewAssembler(report.Limit{}, r.view.whatIf, func(t *report.Turn) {

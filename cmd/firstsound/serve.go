@@ -30,6 +30,7 @@ import (
 // serveCmd is the command serve with its flags.
 type serveCmd struct {
 	runCmd
+	command  string // as it is recorded
 	listen   string
 	tls      bool
 	caOut    string
@@ -241,7 +242,12 @@ func (c *serveCmd) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer l.Close()
-	if a.rec, err = c.record(s, c.set); err != nil {
+	info := runInfo(s, c.file, c.set)
+	info.Command = c.command
+	for _, load := range []string{"concurrency", "turns_per_call", "line"} { // the callers'
+		delete(info.Fixed, load)
+	}
+	if a.rec, err = c.record(s, info); err != nil {
 		return err
 	}
 	a.rec.also = a.turn

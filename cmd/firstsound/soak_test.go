@@ -60,7 +60,7 @@ func grown(t *testing.T, turns, early, exact, bound int) {
 		t.Fatal(err)
 	}
 	r := &runCmd{out: filepath.Join(t.TempDir(), "run"), view: view{whatIf: report.DefaultPercent}}
-	rec, err := r.record(s, nil)
+	rec, err := r.record(s, runInfo(s, r.file, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
